@@ -1,0 +1,158 @@
+"""``engine.json``: what an engine is, what it needs and what its files must be. Parsing only; opens no file."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import PurePosixPath
+from typing import Any, Literal, Self, TypeVar
+
+from .errors import ManifestError
+
+T = TypeVar("T")
+FORMAT_VERSION = 1
+MANIFEST_NAME = "engine.json"
+Precision = Literal["fp32", "fp16", "int8"]
+PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "int8")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineFile:
+    """A file of the engine: path relative to engine.json, size in bytes, SHA-256 in hex."""
+
+    name: str
+    num_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KvCacheSpec:
+    """The cache of one slot: ``num_layers`` x (K, V) of dtype ``dtype`` [num_kv_heads, capacity, head_dim]."""
+
+    num_layers: int
+    num_kv_heads: int
+    head_dim: int
+    capacity: int
+    dtype: Literal["float32", "float16"]
+
+    @property
+    def slot_bytes(self) -> int:
+        """Bytes that one slot needs when it is full."""
+        item = 4 if self.dtype == "float32" else 2
+        return 2 * self.num_layers * self.num_kv_heads * self.head_dim * self.capacity * item
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """engine.json as a value.
+
+    ``spec``: ``ModelSpec`` as a dict. ``max_batch``: slots. ``max_length``: prompt + output tokens.
+    ``max_query_len``: most tokens a row takes in one step (prefill chunk). ``min_query_len``: fewest that keep a row's
+    bits the same in every step (see docs/decisions.md). ``requires``: what the serving machine must have, by name.
+    ``build``: options and versions of the build. ``quality``: the gate's figures, empty where none ran.
+    """
+
+    format_version: int
+    draftsmith_version: str
+    model_name: str
+    backend: str
+    backend_version: str
+    precision: Precision
+    spec: dict[str, Any]
+    vocab_size: int
+    max_batch: int
+    max_length: int
+    max_query_len: int
+    min_query_len: int
+    feature_layers: list[int]
+    kv_cache: KvCacheSpec
+    bos_id: int | None
+    end_ids: list[int]
+    graph_file: str
+    tokenizer_file: str
+    chat_template_file: str | None
+    files: list[EngineFile]
+    requires: dict[str, str]
+    build: dict[str, Any]
+    quality: dict[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Read a manifest strictly: unknown or missing keys, wrong types and escaping paths raise ``ManifestError``."""
+        version = values.get("format_version")
+        if version != FORMAT_VERSION:
+            raise ManifestError(
+                "format_version",
+                expected=str(FORMAT_VERSION),
+                found=repr(version),
+                where=MANIFEST_NAME,
+                action="Rebuild the package with this version of draftsmith",
+            )
+        _check_keys(cls, values, MANIFEST_NAME)
+        plain = dict(values)
+        plain["kv_cache"] = _read(KvCacheSpec, values["kv_cache"], "kv_cache")
+        files = values["files"]
+        if not isinstance(files, list):
+            raise ManifestError("files", expected="a list", found=type(files).__name__, where=MANIFEST_NAME)
+        plain["files"] = [_read(EngineFile, entry, "files") for entry in files]
+        manifest = cls(**plain)
+        manifest._check()
+        return manifest
+
+    def _check(self) -> None:
+        for name in ("vocab_size", "max_batch", "max_length", "max_query_len", "min_query_len"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ManifestError(name, expected="a positive integer", found=repr(value), where=MANIFEST_NAME)
+        if self.precision not in PRECISIONS:
+            raise ManifestError(
+                "precision", expected=" or ".join(PRECISIONS), found=repr(self.precision), where=MANIFEST_NAME
+            )
+        listed = set()
+        for entry in self.files:
+            check_relative(entry.name, "files")
+            if not re.fullmatch(r"[0-9a-f]{64}", entry.sha256):
+                raise ManifestError("sha256", expected="64 hex digits", found=repr(entry.sha256), where=entry.name)
+            listed.add(entry.name)
+        for name in ("graph_file", "tokenizer_file", "chat_template_file"):
+            value = getattr(self, name)
+            if value is not None and value not in listed:
+                raise ManifestError(name, expected="a name from files", found=repr(value), where=MANIFEST_NAME)
+
+
+def check_relative(name: object, where: str) -> None:
+    """Raise ``ManifestError`` unless ``name`` stays inside its folder (no ``..``, no absolute path, no backslash)."""
+    if not isinstance(name, str) or not name:
+        raise ManifestError("file name", expected="a relative path", found=repr(name), where=where)
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name or ":" in name:
+        raise ManifestError("file name", expected="a path inside the package", found=repr(name), where=where)
+
+
+def _check_keys(kind: type, values: Mapping[str, Any], where: str) -> None:
+    known = {f.name for f in fields(kind)}
+    missing = sorted(known - set(values))
+    unknown = sorted(set(values) - known)
+    if missing:
+        raise ManifestError("keys", expected=", ".join(missing), found="none of them", where=where)
+    if unknown:
+        raise ManifestError("keys", expected="known names only", found=", ".join(unknown), where=where)
+
+
+def _read(kind: type[T], values: object, where: str) -> T:
+    if not isinstance(values, Mapping):
+        raise ManifestError(where, expected="an object", found=type(values).__name__, where=MANIFEST_NAME)
+    _check_keys(kind, values, where)
+    for f in fields(kind):  # type: ignore[arg-type]
+        value = values[f.name]
+        good = isinstance(value, str)
+        if f.type is int:
+            good = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        if not good:
+            raise ManifestError(
+                f.name, expected="a count" if f.type is int else "a string", found=repr(value), where=where
+            )
+    return kind(**values)
