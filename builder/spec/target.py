@@ -14,8 +14,8 @@ Activation = Literal["silu", "gelu_tanh"]
 class RopeSpec:
     """Rotary position embedding. Fields that a kind does not use are None.
 
-    The meaning of each is transformers' (``modeling_rope_utils``). ``dynamic`` here depends on the position alone: a row
-    of the table at position p is what transformers computes while decoding token p (so cached keys never go stale).
+    The meaning of each is transformers' (``modeling_rope_utils``). ``dynamic`` depends on the position alone: the row of
+    the table at position p is what transformers computes while decoding token p, so cached keys never go stale.
     """
 
     kind: RopeKind
@@ -36,11 +36,11 @@ class RopeSpec:
 class ModelSpec:
     """A decoder-only target.
 
-    Per layer: norm -> q, k, v (``qkv_bias``), per-head RMS norms of q and k (``qk_norm``) -> rope -> attention scaled by
-    ``attention_scale`` -> o (``o_bias``) -> [``post_norms``: norm] -> residual -> norm -> gate, up, ``activation``, down
-    (``mlp_bias``) -> [norm] -> residual. RMS norms multiply by (``norm_offset`` + weight): 0 or, for Gemma, 1.
-    ``embed_scale`` multiplies embeddings. A ``sliding`` layer sees keys at distance < ``sliding_window`` and rotates with
-    ``local_rope`` where that is given. ``vocab_size`` counts embedding rows.
+    Per layer: norm -> q, k, v (``qkv_bias``), per-head RMS norms of q and k (``qk_norm``) -> rope -> attention scaled
+    by ``attention_scale`` -> o (``o_bias``) -> [``post_norms``: norm] -> residual -> norm -> gate, up, ``activation``,
+    down (``mlp_bias``) -> [norm] -> residual. RMS norms multiply by (``norm_offset`` + weight): 0 or, for Gemma, 1.
+    ``embed_scale`` multiplies embeddings. A ``sliding`` layer sees keys at distance < ``sliding_window`` and rotates
+    with ``local_rope`` where that is given. ``vocab_size`` counts embedding rows.
     """
 
     architecture: Architecture
