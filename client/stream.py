@@ -1,0 +1,121 @@
+"""A running answer, read by a ``for`` loop."""
+
+import threading
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+
+from .errors import ClientError
+from .generation import Generation
+from .types import Chunk, Result
+
+_FINISH_GRACE_S = 1.0  # a server closes the stream right after its final response
+
+
+class Stream(Iterator[Chunk]):
+    """Iterator over the chunks of one answer, and a context manager.
+
+    The request is sent by the first ``next``. Iteration ends exactly once: by ``StopIteration`` after the final chunk
+    or after ``close``, or by raising a ``ClientError``; afterwards it only stops. In every ending ``finish_reason``
+    says why and ``result`` holds what arrived. Closing it, leaving its ``with`` block or dropping the last reference
+    cancels the request on the server. ``close`` may be called from any thread.
+    """
+
+    def __init__(self, generation: Generation, open_call: Callable[[Generation], Any]) -> None:
+        self._generation = generation
+        self._open_call = open_call
+        self._call: Any = None
+        self._closed = threading.Event()
+        self._lock = threading.Lock()
+
+    @property
+    def finish_reason(self) -> str:
+        """Empty while running, else one of ``EndReason``."""
+        return self._generation.finish_reason
+
+    @property
+    def result(self) -> Result:
+        """What has arrived so far; the whole answer after the end."""
+        return self._generation.result()
+
+    def read_all(self) -> Result:
+        """Read to the end and return the whole answer."""
+        for _ in self:
+            pass
+        return self.result
+
+    def close(self) -> None:
+        """Cancel the request unless it is over; does nothing the second time."""
+        cancelled = self._generation.cancel()
+        self._closed.set()
+        with self._lock:
+            call = self._call
+        if cancelled and call is not None:
+            call.cancel()
+
+    def __next__(self) -> Chunk:
+        try:
+            while not self._generation.is_over:
+                chunk = self._read()
+                if chunk is not None:
+                    return chunk
+        except ClientError:
+            self._finish_call()
+            raise
+        except BaseException:  # KeyboardInterrupt while waiting: nothing may stay behind on the server
+            self.close()
+            raise
+        self._finish_call()
+        raise StopIteration
+
+    def _read(self) -> Chunk | None:
+        generation = self._generation
+        if self._call is None:
+            self._open()
+        try:
+            response = next(self._call)
+        except StopIteration:
+            generation.call_ended()
+            return None
+        except grpc.RpcError as error:
+            self._call = None
+            self._closed.wait(generation.call_failed(error.code(), error.details() or ""))
+            return None
+        return generation.receive(response)
+
+    def _open(self) -> None:
+        generation = self._generation
+        generation.start()
+        while self._call is None:
+            try:
+                call = self._open_call(generation)
+            except ClientError as error:  # the model could not be found out
+                self._closed.wait(generation.attempt_failed(error))
+                continue
+            with self._lock:
+                self._call = call
+        if generation.is_over:  # closed meanwhile by another thread
+            call.cancel()
+
+    def _finish_call(self) -> None:
+        """Let the server close the call after its last response; cancel it where it does not."""
+        call, self._call = self._call, None
+        if call is None:
+            return
+        ended = threading.Event()
+        if call.add_callback(ended.set) and not ended.wait(_FINISH_GRACE_S):
+            call.cancel()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_lock"):
+            self.close()
