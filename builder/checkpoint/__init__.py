@@ -1,0 +1,1 @@
+"""Reading checkpoints: Hugging Face folders and GGUF files behind one protocol."""

@@ -1,0 +1,34 @@
+"""Stored bytes -> float32, and the check that they are numbers."""
+
+import numpy as np
+import numpy.typing as npt
+from draftsmith.builder.errors import CheckpointError
+
+Weights = npt.NDArray[np.float32]
+
+# Element type of a file -> bytes per element, for the types that hold weights.
+ELEMENT_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
+
+
+def to_float32(raw: npt.NDArray[np.uint8], dtype: str, shape: tuple[int, ...]) -> Weights:
+    """Little-endian elements of ``dtype`` as a new float32 array of ``shape``."""
+    if dtype == "BF16":
+        wide = raw.view("<u2").astype(np.uint32)
+        wide <<= 16
+        return wide.view(np.float32).reshape(shape)
+    stored = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}[dtype]
+    return raw.view(stored).astype(np.float32).reshape(shape)
+
+
+def check_finite(values: Weights, name: str, where: str) -> Weights:
+    """``values``, or ``CheckpointError`` where one is NaN or infinite."""
+    if not np.isfinite(values).all():
+        bad = int(values.size - np.count_nonzero(np.isfinite(values)))
+        raise CheckpointError(
+            f"tensor `{name}`",
+            expected="finite numbers",
+            found=f"{bad} of {values.size} NaN or infinite",
+            where=where,
+            action="The file is corrupt or overflowed when it was written.",
+        )
+    return values
