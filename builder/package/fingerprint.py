@@ -1,0 +1,41 @@
+"""Tells whether a package is already built: one hash over the checkpoint's content, the options and our own code."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..progress import Progress
+from .manifest import hash_file
+
+_KINDS = {".safetensors", ".bin", ".gguf", ".json", ".model", ".jinja", ".txt"}
+_CODE = ("checkpoint", "engines", "graph", "model", "quantize", "spec")
+
+
+def hash_checkpoint(path: Path, progress: Progress) -> str:
+    """SHA-256 over the names and contents of the checkpoint's files (a file, or the files of a folder)."""
+    files = [path] if path.is_file() else sorted(f for f in path.iterdir() if f.suffix in _KINDS and f.is_file())
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(f"{file.name}\0{hash_file(file, progress)}\n".encode())
+    return digest.hexdigest()
+
+
+def hash_options(checkpoint_hash: str, options: Mapping[str, Any]) -> str:
+    """The fingerprint of a build: same checkpoint, options, versions and code give the same one."""
+    values = {"checkpoint": checkpoint_hash, "options": dict(options), "code": _hash_code()}
+    return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _hash_code() -> str:
+    digest = hashlib.sha256()
+    for file in _code_files():
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def _code_files() -> Iterator[Path]:
+    root = Path(__file__).resolve().parent.parent
+    for name in _CODE:
+        yield from sorted((root / name).rglob("*.py"))

@@ -1,0 +1,100 @@
+"""What a build was asked for: options only, checked where no checkpoint is needed. Opens no files."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from draftsmith.model_repo.contract.manifest import PRECISIONS, Precision
+
+from .errors import UsageError
+
+DEFAULT_MAX_BATCH = 16
+DEFAULT_MAX_LENGTH = 4096
+DEFAULT_MAX_QUERY_LEN = 128
+BACKENDS = ("onnxruntime", "tensorrt-rtx")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_QUANTISATION = re.compile(r"[-._](?:Q\d(?:_[0-9KSML]+)*|F16|BF16|F32|IQ\d\w*)$", re.IGNORECASE)
+_GPU = re.compile(r"sm\d{2,3}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildPlan:
+    """Options of ``build-engine build``.
+
+    ``max_length``: prompt + output tokens of a request, None for the model's own limit (at most 4,096).
+    ``max_query_len``: most tokens a row takes in one step. ``max_kl`` (nats per token) and ``min_top1`` (0 to 1) are
+    the quality gate's limits, None for its defaults. ``calibration_text`` None means the text that is shipped.
+    """
+
+    checkpoint: Path
+    output: Path
+    name: str
+    precisions: tuple[Precision, ...] = ("fp16", "int8")
+    backend: str = "onnxruntime"
+    gpus: tuple[str, ...] = ()
+    max_batch: int = DEFAULT_MAX_BATCH
+    max_length: int | None = None
+    max_query_len: int = DEFAULT_MAX_QUERY_LEN
+    num_threads: int | None = None
+    calibration_text: Path | None = None
+    max_kl: float | None = None
+    min_top1: float | None = None
+    force: bool = False
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise UsageError("--name", expected="letters, digits, dot, dash or underscore", found=repr(self.name))
+        for precision in self.precisions:
+            if precision not in PRECISIONS:
+                raise UsageError("--precision", expected=" or ".join(PRECISIONS), found=repr(precision))
+        if self.backend not in BACKENDS:
+            raise UsageError("--backend", expected=" or ".join(BACKENDS), found=repr(self.backend))
+        for gpu in self.gpus:
+            if not _GPU.fullmatch(gpu):
+                raise UsageError("--gpu", expected="GPU generations such as sm86,sm120", found=repr(gpu))
+        self._check_numbers()
+
+    def _check_numbers(self) -> None:
+        _check_range("--max-batch", self.max_batch, 1, 1024)
+        _check_range("--max-query-len", self.max_query_len, 2, 8192)
+        if self.max_length is not None:
+            _check_range("--max-length", self.max_length, 2, 1 << 24)
+        if self.num_threads is not None:
+            _check_range("--threads", self.num_threads, 1, 1024)
+        if self.max_kl is not None and not 0 < self.max_kl < float("inf"):
+            raise UsageError("--max-kl", expected="nats per token above 0", found=str(self.max_kl))
+        if self.min_top1 is not None and not 0 <= self.min_top1 <= 1:
+            raise UsageError("--min-top1", expected="a share from 0 to 1", found=str(self.min_top1))
+
+    def folder_of(self, precision: Precision) -> Path:
+        """Where the package of one precision goes."""
+        return self.output / f"{self.name}_{precision}"
+
+    def numbers(self, precision: Precision) -> dict[str, Any]:
+        """The options that change a package's content, for its fingerprint and its manifest (no paths)."""
+        return {
+            "precision": precision,
+            "backend": self.backend,
+            "gpus": list(self.gpus),
+            "max_batch": self.max_batch,
+            "max_length": self.max_length,
+            "max_query_len": self.max_query_len,
+            "num_threads": self.num_threads,
+            "max_kl": self.max_kl,
+            "min_top1": self.min_top1,
+        }
+
+
+def default_name(checkpoint: Path) -> str:
+    """A model name from a path: ``SmolLM2-135M-Instruct.Q4_1.gguf`` gives ``smollm2-135m-instruct``."""
+    path = checkpoint.absolute()
+    stem = path.stem if path.suffix == ".gguf" else path.name
+    stem = _QUANTISATION.sub("", stem)
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._").lower()
+    return name or "model"
+
+
+def _check_range(name: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise UsageError(name, expected=f"a number from {low:,} to {high:,}", found=f"{value:,}")

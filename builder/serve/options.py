@@ -1,0 +1,54 @@
+"""How a repository is served: frozen facts, checked once."""
+
+import socket
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self
+
+from ..errors import UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """``models`` empty means every model of the repository; a port of 0 is replaced by a free one.
+
+    ``num_threads``: threads a model computes with, None for what its package says. ``triton``: the server program, None
+    to look for one. ``stop_grace_s``: how long running requests may go on after a signal.
+    """
+
+    repository: Path
+    models: tuple[str, ...] = ()
+    host: str = "127.0.0.1"
+    http_port: int = 8000
+    grpc_port: int = 8001
+    metrics_port: int = 8002
+    num_threads: int | None = None
+    triton: Path | None = None
+    log_file: Path | None = None
+    ready_timeout_s: float = 300.0
+    stop_grace_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        ports = {"--http-port": self.http_port, "--grpc-port": self.grpc_port, "--metrics-port": self.metrics_port}
+        for name, port in ports.items():
+            if not 0 <= port <= 65535:
+                raise UsageError(name, expected="a port from 0 to 65535", found=str(port))
+            twins = [other for other, same in ports.items() if same == port and other != name]
+            if port and twins:
+                raise UsageError(name, expected=f"another port than {twins[0]}", found=str(port))
+
+    def with_free_ports(self) -> Self:
+        """The same options with every port of 0 replaced by one that is free now."""
+        holders: list[socket.socket] = []
+        chosen: dict[str, int] = {}
+        try:
+            for name in ("http_port", "grpc_port", "metrics_port"):
+                if getattr(self, name) == 0:
+                    holder = socket.socket()
+                    holders.append(holder)
+                    holder.bind((self.host, 0))
+                    chosen[name] = holder.getsockname()[1]
+        finally:
+            for holder in holders:
+                holder.close()
+        return replace(self, **chosen)  # type: ignore[arg-type]
