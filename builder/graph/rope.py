@@ -39,7 +39,8 @@ def _frequencies(rope: RopeSpec, dim: int, num_positions: int) -> tuple[Array, f
 
 
 def _inverse(theta: float | Array, dim: int) -> Array:
-    return 1.0 / np.power(theta, np.arange(0, dim, 2, dtype=np.float64) / dim)
+    exponents: Array = np.arange(0, dim, 2, dtype=np.float64) / dim
+    return np.asarray(1.0 / np.power(theta, exponents), dtype=np.float64)
 
 
 def _given(rope: RopeSpec, name: str) -> float:
@@ -62,7 +63,7 @@ def _llama3(rope: RopeSpec, plain: Array) -> Array:
     factor, original = _given(rope, "factor"), _given(rope, "original_max_positions")
     low, high = _given(rope, "low_freq_factor"), _given(rope, "high_freq_factor")
     turns = original * plain / (2 * math.pi)
-    blend = np.clip((turns - low) / (high - low), 0.0, 1.0)
+    blend: Array = np.clip((turns - low) / (high - low), 0.0, 1.0)
     return (1 - blend) * plain / factor + blend * plain
 
 
@@ -79,7 +80,7 @@ def _yarn(rope: RopeSpec, plain: Array, dim: int) -> Array:
     low, high = max(low, 0), min(high, dim - 1)
     if low == high:
         high += 0.001
-    kept = 1 - np.clip((np.arange(dim // 2, dtype=np.float64) - low) / (high - low), 0, 1)
+    kept: Array = 1 - np.clip((np.arange(dim // 2, dtype=np.float64) - low) / (high - low), 0, 1)
     return plain / factor * (1 - kept) + plain * kept
 
 

@@ -1,9 +1,12 @@
 """The inputs of a target step and what every layer shares: visibility of keys, computed once a step from positions."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from .graph_builder import GraphBuilder
 
+Columns = Literal["valid", "capacity"]
+"""Cache columns that attention reads: those up to the longest row's last token, or all that are bound (S)."""
 HIDDEN_BIAS = {"float32": -1.0e30, "float16": -30000.0}
 """Added to the score of a key that is not visible: exp() of it is exactly 0, and no sum with it is infinite or NaN."""
 
@@ -39,10 +42,10 @@ class Visibility:
     Column j of row b is the cached token j where j < past_lengths[b], else token j - past_lengths[b] of the block.
     """
 
-    def __init__(self, graph: GraphBuilder) -> None:
+    def __init__(self, graph: GraphBuilder, columns: Columns) -> None:
         self._graph = graph
         with graph.scope("visibility"):
-            self.num_columns = self._count_columns()  # int64 []
+            self.num_columns = self._count_columns() if columns == "valid" else self._count_capacity()  # int64 []
             self._columns()
 
     def bias(self, window: int | None) -> str:
@@ -60,6 +63,11 @@ class Visibility:
         tokens = graph.op("Shape", STEP.token_ids, start=1, end=2)
         tokens = graph.op("Squeeze", tokens, graph.constant([0], "int64"))
         return graph.op("Add", graph.cast(longest, "int64"), tokens)
+
+    def _count_capacity(self) -> str:
+        graph = self._graph
+        size = graph.op("Shape", "past_key_0", start=2, end=3)
+        return graph.op("Squeeze", size, graph.constant([0], "int64"))
 
     def _columns(self) -> None:
         graph = self._graph
@@ -89,8 +97,9 @@ class Visibility:
             axis=0,
         )
         rows = graph.op("Expand", rows, shape)  # [B, T, L]
-        tree = graph.op("GatherElements", STEP.tree_mask, rows, axis=2)
-        return graph.op("And", tree, graph.op("Unsqueeze", inside, axis))
+        # Bits as numbers: TensorRT gathers no booleans.
+        tree = graph.op("GatherElements", graph.cast(STEP.tree_mask, "int32"), rows, axis=2)
+        return graph.op("And", graph.cast(tree, "bool"), graph.op("Unsqueeze", inside, axis))
 
     def _near(self, window: int) -> str:
         """Keys at distance < window by position: a cached token's position is its column, a block token's is given."""

@@ -15,7 +15,7 @@ from .dialects import DIALECTS, DialectName
 from .graph_builder import Dim, GraphBuilder
 from .layers import LayerWriter
 from .linear import EmbeddingPlan, FloatEmbedding, FloatLinear, FloatTiedHead, LinearPlan, Storage
-from .step import STEP, declare_inputs
+from .step import STEP, Columns, declare_inputs
 from .weights_file import WeightsFile
 
 GRAPH_NAME = "target.onnx"
@@ -45,13 +45,16 @@ class GraphOptions:
     ``storage``: how float weights are stored; ``compute``: the type of linears, attention and cache (the residual
     stream and norms are always float32). ``capacity``: rows of the rope tables, the most tokens a cache row can hold,
     padding included (see ``cache_capacity``). ``feature_layers``: layers whose *inputs* are given as features.
-    ``linears``, ``embedding``: plans by joined name; float weights where there is none.
+    ``columns``: "valid" reads the cache up to its longest row; "capacity" reads all that is bound, for runtimes that
+    take no sizes from values (TensorRT). ``linears``, ``embedding``: plans by joined name; float weights where there is
+    none.
     """
 
     dialect: DialectName
     storage: Storage
     capacity: int
     compute: Literal["fp32", "fp16"] = "fp32"
+    columns: Columns = "valid"
     feature_layers: tuple[int, ...] = ()
     linears: Mapping[str, LinearPlan] = field(default_factory=dict)
     embedding: EmbeddingPlan | None = None
@@ -97,7 +100,7 @@ class _TargetWriter:
         self._options = options
         self._graph = graph
         self._stage = stage
-        self._dialect = DIALECTS[options.dialect](graph, self._spec)
+        self._dialect = DIALECTS[options.dialect](graph, self._spec, options.columns)
         self._layers = LayerWriter(graph, self._spec, self._dialect, self._read, self._plan_for)
         self._features: dict[int, str] = {}
 

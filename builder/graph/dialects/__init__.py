@@ -4,11 +4,15 @@ from typing import Literal
 
 from .base import Dialect, DialectFactory, LayerAttention
 from .onnxruntime import OnnxRuntimeDialect
+from .primitive import PrimitiveDialect
+from .standard import StandardDialect
 
 DialectName = Literal["onnxruntime", "standard", "primitive"]
 
 DIALECTS: dict[DialectName, DialectFactory] = {
     "onnxruntime": OnnxRuntimeDialect,
+    "standard": StandardDialect,
+    "primitive": PrimitiveDialect,
 }
 
 __all__ = ["DIALECTS", "Dialect", "DialectFactory", "DialectName", "LayerAttention"]

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from ...spec.target import Activation, ModelSpec
 from ..graph_builder import GraphBuilder
+from ..step import Columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,4 +74,4 @@ class DialectFactory(Protocol):
 
     opset: int
 
-    def __call__(self, graph: GraphBuilder, spec: ModelSpec) -> Dialect: ...
+    def __call__(self, graph: GraphBuilder, spec: ModelSpec, columns: Columns) -> Dialect: ...

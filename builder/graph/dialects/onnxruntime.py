@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from ...spec.target import Activation, ModelSpec
 from ..graph_builder import MICROSOFT, GraphBuilder
-from ..step import STEP, Visibility
+from ..step import STEP, Columns, Visibility
 from .base import LayerAttention
 
 
@@ -13,15 +13,16 @@ class OnnxRuntimeDialect:
 
     opset: ClassVar[int] = 23
 
-    def __init__(self, graph: GraphBuilder, spec: ModelSpec) -> None:
+    def __init__(self, graph: GraphBuilder, spec: ModelSpec, columns: Columns) -> None:
         self._graph = graph
         self._spec = spec
+        self._columns: Columns = columns
         self._biases: dict[int | None, str] = {}
 
     def begin(self, windows: set[int | None]) -> None:
         """See ``Dialect``."""
         graph = self._graph
-        visibility = Visibility(graph)
+        visibility = Visibility(graph, self._columns)
         with graph.scope("step"):
             total = graph.op("Add", STEP.past_lengths, STEP.query_lengths)
             self._last_index = graph.op("Sub", total, graph.constant(1, "int32"))  # [B]

@@ -1,0 +1,112 @@
+"""The embedded default backend: the step graph in ONNX Runtime's dialect, float or INT8."""
+
+import time
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from draftsmith.model_repo.contract.manifest import KvCacheSpec
+
+from ..checkpoint.source import Checkpoint
+from ..errors import BackendError, BuildError
+from ..graph.check import check_graph
+from ..graph.target_graph import GraphOptions, cache_capacity, write_target_graph
+from ..progress import Progress
+from .base import BackendStatus, BuildOptions, BuiltEngine
+
+PACKAGE = "onnxruntime"
+LEAST_VERSION = (1, 32)
+MIN_QUERY_LEN = 2
+"""See ``model_repo.runtime.sessions.onnxruntime``: a lone token is run with a dummy so that its bits never differ."""
+
+
+class OnnxRuntimeBuilder:
+    """See ``EngineBuilder``."""
+
+    @property
+    def name(self) -> str:
+        """As in ``--backend``."""
+        return "onnxruntime"
+
+    def available(self) -> BackendStatus:
+        """See ``EngineBuilder``."""
+        least = ".".join(map(str, LEAST_VERSION))
+        install = f'pip install "{PACKAGE}>={least}"'
+        try:
+            found = version(PACKAGE)
+        except PackageNotFoundError:
+            return BackendStatus(name=self.name, version=None, reason="onnxruntime is not installed", install=install)
+        if tuple(int(part) for part in found.split(".")[:2]) < LEAST_VERSION:
+            reason = f"onnxruntime {found} is older than {least}"
+            return BackendStatus(name=self.name, version=None, reason=reason, install=install)
+        return BackendStatus(name=self.name, version=found)
+
+    def build(self, checkpoint: Checkpoint, options: BuildOptions, folder: Path, *, progress: Progress) -> BuiltEngine:
+        """See ``EngineBuilder``."""
+        status = self.available()
+        if status.version is None:
+            raise BackendError("backend onnxruntime", found=status.reason, action=f"Run `{status.install}`")
+        options.check(checkpoint)
+        started = time.monotonic()
+        capacity = cache_capacity(options.max_length, options.max_query_len)
+        graph_options, quality = _plan(checkpoint, options, capacity, progress)
+        try:
+            files = write_target_graph(checkpoint, graph_options, folder, progress=progress)
+        except OSError as error:
+            raise BuildError("graph", found=str(error), where=str(folder)) from error
+        check_graph(files.graph)
+        return BuiltEngine(
+            backend=self.name,
+            backend_version=status.version,
+            precision=options.precision,
+            graph_file=files.graph.name,
+            files=(files.graph.name, files.weights.name),
+            kv_cache=_cache_of(checkpoint, capacity),
+            max_query_len=options.max_query_len,
+            min_query_len=MIN_QUERY_LEN,
+            feature_layers=options.feature_layers,
+            requires={"onnxruntime": ">=" + ".".join(map(str, LEAST_VERSION))},
+            build={
+                "dialect": graph_options.dialect,
+                "storage": graph_options.storage,
+                "num_bytes": files.num_bytes,
+                "seconds": round(time.monotonic() - started, 1),
+            },
+            quality=quality,
+        )
+
+
+def _plan(
+    checkpoint: Checkpoint, options: BuildOptions, capacity: int, progress: Progress
+) -> tuple[GraphOptions, dict[str, Any]]:
+    """How the graph is written, and what the INT8 search found out."""
+    plain = GraphOptions(
+        dialect="onnxruntime",
+        storage="fp32" if options.precision == "fp32" else "fp16",
+        capacity=capacity,
+        feature_layers=options.feature_layers,
+    )
+    if options.precision != "int8":
+        return plain, {}
+    from ..quantize import plan_int8  # noqa: PLC0415 (needs ONNX Runtime at work; float builds do not)
+
+    plan = plan_int8(
+        checkpoint,
+        error_budget=options.error_budget,
+        calibration_text=options.calibration_text,
+        num_threads=options.num_threads,
+        progress=progress,
+    )
+    return replace(plain, linears=plan.linears, embedding=plan.embedding), plan.facts()
+
+
+def _cache_of(checkpoint: Checkpoint, capacity: int) -> KvCacheSpec:
+    spec = checkpoint.spec
+    return KvCacheSpec(
+        num_layers=spec.num_layers,
+        num_kv_heads=spec.num_kv_heads,
+        head_dim=spec.head_dim,
+        capacity=capacity,
+        dtype="float32",
+    )
