@@ -105,7 +105,25 @@ class GenerationRequest:
             )
         if not getattr(self, given[0]):
             raise RequestError(given[0], expected="a prompt of at least one token", found="an empty one")
+        if self.text is not None and not isinstance(self.text, str):
+            raise RequestError("text", expected="a string", found=type(self.text).__name__)
+        for token in self.input_ids or ():
+            _check_int("input_ids", token, 0, MAX_TOKENS_LIMIT)
+        for turn in self.messages or ():
+            _check_turn(turn)
         self.sampling.validate()
+
+
+def _check_turn(turn: object) -> None:
+    """A chat turn has ``role`` and ``content``; it may have more for the template, all strings."""
+    if not isinstance(turn, dict):
+        raise RequestError("messages", expected="a list of {role, content}", found=f"one of {type(turn).__name__}")
+    for name in ("role", "content"):
+        if name not in turn:
+            raise RequestError("messages", expected=f"{name} in every turn", found="none")
+    for name, value in turn.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise RequestError("messages", expected=f"a string as {name}", found=type(value).__name__)
 
 
 def _check_int(name: str, value: object, low: int, high: int) -> None:
