@@ -11,7 +11,7 @@ from .errors import UsageError
 
 DEFAULT_MAX_BATCH = 16
 DEFAULT_MAX_LENGTH = 4096
-DEFAULT_MAX_QUERY_LEN = 128
+DEFAULT_MAX_QUERY_LEN = 256
 BACKENDS = ("onnxruntime", "tensorrt-rtx")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _QUANTISATION = re.compile(r"[-._](?:Q\d(?:_[0-9KSML]+)*|F16|BF16|F32|IQ\d\w*)$", re.IGNORECASE)
@@ -66,6 +66,11 @@ class BuildPlan:
             raise UsageError("--max-kl", expected="nats per token above 0", found=str(self.max_kl))
         if self.min_top1 is not None and not 0 <= self.min_top1 <= 1:
             raise UsageError("--min-top1", expected="a share from 0 to 1", found=str(self.min_top1))
+
+    @property
+    def source_name(self) -> str:
+        """The checkpoint's file or folder name, without its place."""
+        return self.checkpoint.absolute().name
 
     def folder_of(self, precision: Precision) -> Path:
         """Where the package of one precision goes."""

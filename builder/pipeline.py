@@ -1,0 +1,221 @@
+"""The order of a build: checkpoint, engine, quality gate, manifest, package. Every step is another module's job."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from draftsmith.model_repo.contract.manifest import Manifest, Precision
+
+from .checkpoint.source import Checkpoint, open_checkpoint
+from .engines import BuildOptions, get_builder
+from .errors import UsageError
+from .package.assemble import ModelFacts, make_manifest, write_tokenizer_files
+from .package.fingerprint import hash_checkpoint, hash_options
+from .package.manifest import check_files, read_manifest, write_manifest
+from .package.model_folder import VERSION_FOLDER, copy_engine, write_model_files
+from .package.present import check_replaceable, read_if_intact
+from .package.repository import staged_folder
+from .package.space import check_disk
+from .plan import DEFAULT_MAX_LENGTH, BuildPlan
+from .progress import Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltPackage:
+    """One folder that a command made or found up to date."""
+
+    folder: Path
+    manifest: Manifest
+    skipped: bool
+    seconds: float
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of the engine's files."""
+        return sum(entry.num_bytes for entry in self.manifest.files)
+
+    @property
+    def quality(self) -> dict[str, Any]:
+        """What the quality gate measured, empty where none ran."""
+        return self.manifest.quality
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        manifest = self.manifest
+        return {
+            "folder": str(self.folder),
+            "precision": manifest.precision,
+            "backend": manifest.backend,
+            "num_bytes": self.num_bytes,
+            "skipped": self.skipped,
+            "seconds": round(self.seconds, 2),
+            "quality": manifest.quality,
+        }
+
+
+def build(plan: BuildPlan, progress: Progress) -> list[BuiltPackage]:
+    """Build every precision of the plan and package it; what is up to date is skipped.
+
+    Raises ``CheckpointError``, ``BackendError``, ``UsageError`` or ``BuildError``; then the package at fault is not
+    there (or is the old one, untouched).
+    """
+
+    def write(folder: Path, manifest: Manifest) -> None:
+        write_model_files(folder, folder_name(plan, manifest.precision), manifest)
+
+    return _build_each(plan, progress, VERSION_FOLDER, write)
+
+
+def compile_only(plan: BuildPlan, progress: Progress) -> list[BuiltPackage]:
+    """Like ``build``, but each folder is a bare engine: ``engine.json`` and the files that it names."""
+    return _build_each(plan, progress, ".", lambda _folder, _manifest: None)
+
+
+def folder_name(plan: BuildPlan, precision: Precision) -> str:
+    """The model's name in Triton."""
+    return plan.folder_of(precision).name
+
+
+def package(engines: Sequence[Path], repository: Path, progress: Progress, *, force: bool) -> list[BuiltPackage]:
+    """Package engine folders; raises ``ManifestError`` where a file is missing or not what its checksum says."""
+    manifests = [read_manifest(engine) for engine in engines]
+    names = [f"{m.model_name}_{m.precision}" for m in manifests]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError("engines", expected="one engine a model and precision", found=f"several of {name}")
+    for engine, manifest in zip(engines, manifests, strict=True):
+        check_files(engine, manifest, progress)
+    packages = []
+    for engine, manifest, name in zip(engines, manifests, names, strict=True):
+        started = time.monotonic()
+        destination = repository / name
+        check_replaceable(destination, manifest.model_name, None, force=force, subfolder=VERSION_FOLDER)
+        check_disk(destination, sum(entry.num_bytes for entry in manifest.files))
+        with progress.stage(f"package {name}"), staged_folder(destination) as folder:
+            copy_engine(engine, folder / VERSION_FOLDER, manifest)
+            write_manifest(folder / VERSION_FOLDER, manifest)
+            write_model_files(folder, name, manifest)
+        packages.append(
+            BuiltPackage(folder=destination, manifest=manifest, skipped=False, seconds=time.monotonic() - started)
+        )
+    return packages
+
+
+def _build_each(
+    plan: BuildPlan, progress: Progress, subfolder: str, finish: Callable[[Path, Manifest], None]
+) -> list[BuiltPackage]:
+    """Check everything that can be checked for all precisions, then build one after the other."""
+    with open_checkpoint(plan.checkpoint) as checkpoint:
+        text = _read_calibration_text(plan.calibration_text)
+        options = {precision: _options(plan, precision, checkpoint, text) for precision in plan.precisions}
+        for precision in plan.precisions:
+            folder = plan.folder_of(precision)
+            check_replaceable(folder, plan.name, plan.source_name, force=plan.force, subfolder=subfolder)
+        checkpoint_hash = hash_checkpoint(plan.checkpoint, progress)
+        job = _Job(plan=plan, checkpoint=checkpoint, checkpoint_hash=checkpoint_hash, progress=progress)
+        return [job.run(options[precision], subfolder, finish) for precision in plan.precisions]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """What the builds of one checkpoint share."""
+
+    plan: BuildPlan
+    checkpoint: Checkpoint
+    checkpoint_hash: str
+    progress: Progress
+
+    def run(self, options: BuildOptions, subfolder: str, finish: Callable[[Path, Manifest], None]) -> BuiltPackage:
+        """Build one precision, unless the same one is there already."""
+        started = time.monotonic()
+        destination = self.plan.folder_of(options.precision)
+        facts = self._facts(options)
+        present = read_if_intact(destination / subfolder)
+        if present is not None and not self.plan.force and present.build.get("fingerprint") == facts["fingerprint"]:
+            return BuiltPackage(folder=destination, manifest=present, skipped=True, seconds=0.0)
+        check_disk(destination, _estimate_bytes(self.checkpoint, options.precision))
+        title = f"build {destination.name}"
+        with self.progress.stage(title) as stage, staged_folder(destination) as folder:
+            engine_folder = folder / subfolder
+            engine_folder.mkdir(exist_ok=True)
+            manifest = self._build_engine(engine_folder, options, facts)
+            finish(folder, manifest)
+            stage.note(f"{sum(f.num_bytes for f in manifest.files) / 1e6:,.1f} MB")
+        return BuiltPackage(folder=destination, manifest=manifest, skipped=False, seconds=time.monotonic() - started)
+
+    def _build_engine(self, folder: Path, options: BuildOptions, facts: dict[str, Any]) -> Manifest:
+        builder = get_builder(self.plan.backend)
+        engine = builder.build(self.checkpoint, options, folder, progress=self.progress)
+        write_tokenizer_files(folder, self.checkpoint)
+        model = ModelFacts(name=self.plan.name, max_batch=options.max_batch, max_length=options.max_length, build=facts)
+        manifest = make_manifest(folder, model, self.checkpoint, engine, self.progress)
+        write_manifest(folder, manifest)
+        return manifest
+
+    def _facts(self, options: BuildOptions) -> dict[str, Any]:
+        """What the manifest's ``build`` says besides the engine's own facts; no path, no time."""
+        numbers = self.plan.numbers(options.precision) | {
+            "max_length": options.max_length,
+            "calibration_text": options.calibration_text,
+        }
+        versions = {name: version(name) for name in ("draftsmith", "onnx", "numpy")}
+        versions["backend"] = get_builder(self.plan.backend).available().version or "none"
+        fingerprint = hash_options(self.checkpoint_hash, numbers | {"versions": versions, "name": self.plan.name})
+        numbers["calibration_text"] = "given" if options.calibration_text is not None else "shipped"
+        return {
+            "fingerprint": fingerprint,
+            "checkpoint": self.plan.source_name,
+            "checkpoint_sha256": self.checkpoint_hash,
+            "options": numbers,
+            "versions": versions,
+        }
+
+
+def _options(plan: BuildPlan, precision: Precision, checkpoint: Checkpoint, text: str | None) -> BuildOptions:
+    """The engine's options, checked against the model; a length beyond the model's own is refused."""
+    limit = checkpoint.spec.max_positions
+    max_length = min(DEFAULT_MAX_LENGTH, limit) if plan.max_length is None else plan.max_length
+    if max_length > limit:
+        raise UsageError("--max-length", expected=f"at most the model's {limit:,} positions", found=f"{max_length:,}")
+    options = BuildOptions(
+        precision=precision,
+        max_batch=plan.max_batch,
+        max_length=max_length,
+        max_query_len=min(plan.max_query_len, max_length),
+        calibration_text=text if precision == "int8" else None,
+        gpus=plan.gpus,
+    )
+    options.check(checkpoint)
+    return options
+
+
+def _read_calibration_text(path: Path | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise UsageError("--calibration-text", expected="a file", found="none", where=str(path)) from error
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            "--calibration-text", expected="UTF-8", found=f"byte {error.start} is not", where=str(path)
+        ) from error
+    if not text.strip():
+        raise UsageError("--calibration-text", expected="some text", found="an empty file", where=str(path))
+    return text
+
+
+def _estimate_bytes(checkpoint: Checkpoint, precision: Precision) -> int:
+    """About what the engine's files take."""
+    item = {"fp32": 4.0, "fp16": 2.0, "int8": 1.3}[precision]
+    sizes = [facts.shape for facts in checkpoint.weights.tensors.values()]
+    total = 0
+    for shape in sizes:
+        count = 1
+        for size in shape:
+            count *= size
+        total += count
+    return int(total * item) + len(checkpoint.tokenizer.tokenizer_json)
