@@ -1,6 +1,6 @@
 """The requests of one Triton model between Triton and the engine: take them, send their answers, see who has left.
 
-One thread sends everything, so the decode loop never waits for Triton; before each response, and every ``poll_s`` for
+One thread sends everything, so the decode loop never waits for Triton. Before each response, and every ``poll_s`` for
 requests that wait or prefill, it asks Triton whether the client is still there (Triton does not tell by itself).
 """
 
@@ -73,54 +73,8 @@ class TritonRequests:
             self._refuse(running, RequestError("request", code=ErrorCode.INTERNAL, found=repr(error)))
         else:
             with self._lock:
-                if not running.is_over:  # its answer may have been sent already
+                if not running.is_over:  # its whole answer may have been sent already
                     self._running.add(running)
-
-    def close(self) -> None: ...
-
-
-class _Running:
-    """One request: Triton's sender, and the engine's handle once there is one."""
-
-    def __init__(self, sender: Any) -> None:
-        self.sender = sender
-        self.handle: RequestHandle | None = None
-        self.is_cancelled = False
-        self.is_over = False
-
-
-class TritonRequests:
-    """Hands requests to ``engine`` and its updates to Triton: exactly one final response each, nothing after it.
-
-    ``on_dead`` is called once, in a thread of its own, when the engine is found dead.
-    """
-
-    def __init__(
-        self, engine: Engine, pb_utils: Any, *, on_dead: Callable[[], None], poll_s: float = DEFAULT_POLL_S
-    ) -> None:
-        self._engine = engine
-        self._pb_utils = pb_utils
-        self._on_dead: Callable[[], None] | None = on_dead
-        self._poll_s = poll_s
-        self._updates: queue.SimpleQueue[tuple[_Running, Update] | None] = queue.SimpleQueue()
-        self._running: set[_Running] = set()
-        self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._send_all, name="draftsmith-send", daemon=True)
-        self._thread.start()
-
-    def accept(self, request: Any) -> None:
-        """Queue a ``pb_utils.InferenceRequest``; never raises, answers with an error instead."""
-        running = _Running(request.get_response_sender())
-        try:
-            decoded = decode_request(request)
-            with self._lock:
-                self._running.add(running)
-            running.handle = self._engine.submit(decoded, lambda update: self._updates.put((running, update)))
-        except RequestError as error:
-            self._refuse(running, error)
-        except Exception as error:
-            logger.exception("a request failed before it was queued")
-            self._refuse(running, RequestError("request", code=ErrorCode.INTERNAL, found=repr(error)))
 
     def close(self) -> None:
         """Close the engine, send what it still says, stop the thread."""
@@ -129,18 +83,8 @@ class TritonRequests:
         self._updates.put(None)
         self._thread.join()
 
-    def poll(self) -> None:
-        """Cancel the requests whose clients have left; report an engine that is dead."""
-        with self._lock:
-            running = list(self._running)
-        for request in running:
-            self._cancel_if_left(request)
-        if self._on_dead is not None and not self._engine.is_ready:
-            on_dead, self._on_dead = self._on_dead, None
-            threading.Thread(target=on_dead, name="draftsmith-dead", daemon=True).start()
-
     def _send_all(self) -> None:
-        next_poll = time.monotonic()
+        next_poll = 0.0
         while True:
             try:
                 item = self._updates.get(timeout=self._poll_s if self._running else _IDLE_POLL_S)
@@ -151,11 +95,22 @@ class TritonRequests:
                     return
                 self._send_update(*item)
             if time.monotonic() >= next_poll:
-                self.poll()
+                self._poll()
                 next_poll = time.monotonic() + self._poll_s
 
+    def _poll(self) -> None:
+        """Cancel the requests whose clients have left; report an engine that is dead."""
+        with self._lock:
+            running = list(self._running)
+        for request in running:
+            self._cancel_if_left(request)
+        if self._on_dead is not None and not self._engine.is_ready:
+            on_dead, self._on_dead = self._on_dead, None
+            threading.Thread(target=on_dead, name="draftsmith-dead", daemon=True).start()
+
     def _send_update(self, running: _Running, update: Update) -> None:
-        self._cancel_if_left(running)
+        if not update.is_final:
+            self._cancel_if_left(running)
         try:
             response = encode_update(update, self._pb_utils)
         except Exception as error:
