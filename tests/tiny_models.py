@@ -113,10 +113,11 @@ def tiny_weights(config: Mapping[str, Any], seed: int = 0) -> Arrays:
         if bias:
             arrays[f"{name}.bias"] = random.normal(0, 0.2, rows).astype(np.float32)
 
-    def norm(name: str, size: int) -> None:
-        arrays[f"{name}.weight"] = random.normal(0.0 if gemma else 1.0, 0.2, size).astype(np.float32)
+    def norm(name: str, size: int, mean: float = 0.0 if gemma else 1.0) -> None:
+        arrays[f"{name}.weight"] = random.normal(mean, 0.2, size).astype(np.float32)
 
-    matrix("model.embed_tokens", config["vocab_size"], hidden, gain=2.0)
+    # Gemma scales embeddings by sqrt(hidden): small ones, else the tied head only repeats the last token
+    matrix("model.embed_tokens", config["vocab_size"], hidden, gain=0.5 if gemma else 2.0)
     for layer in range(config["num_hidden_layers"]):
         prefix = f"model.layers.{layer}"
         norm(f"{prefix}.input_layernorm", hidden)
@@ -134,7 +135,7 @@ def tiny_weights(config: Mapping[str, Any], seed: int = 0) -> Arrays:
         for name in ("gate_proj", "up_proj"):
             matrix(f"{prefix}.mlp.{name}", middle, hidden, bias=config.get("mlp_bias", False))
         matrix(f"{prefix}.mlp.down_proj", hidden, middle, bias=config.get("mlp_bias", False))
-    norm("model.norm", hidden)
+    norm("model.norm", hidden, mean=3.0 if gemma else 1.0)
     if not config.get("tie_word_embeddings", False):
         matrix("lm_head", config["vocab_size"], hidden, gain=2.0)
     return arrays
