@@ -118,7 +118,7 @@ class _TargetWriter:
 
     def _declare_cache(self) -> None:
         spec = self._spec
-        shape: list[Dim] = ["B", spec.num_kv_heads, "S", spec.head_dim]
+        shape: list[Dim] = ["B", spec.num_kv_heads, self._cache_dim(), spec.head_dim]
         for index in range(spec.num_layers):
             for kind in ("key", "value"):
                 self._graph.input(f"past_{kind}_{index}", self._graph.compute, shape)
@@ -167,9 +167,13 @@ class _TargetWriter:
         joined = self._graph.op("Concat", *parts, axis=-1)
         self._graph.output(joined, "features", "float32", ["B", "T", len(parts) * self._spec.hidden_size])
 
+    def _cache_dim(self) -> Dim:
+        """S, or its number where every column is read: TensorRT's cache update takes no other."""
+        return self._options.capacity if self._options.columns == "capacity" else "S"
+
     def _declare_present(self) -> None:
         spec = self._spec
-        shape: list[Dim] = ["B", spec.num_kv_heads, "S", spec.head_dim]
+        shape: list[Dim] = ["B", spec.num_kv_heads, self._cache_dim(), spec.head_dim]
         for index in range(spec.num_layers):
             for kind in ("key", "value"):
                 name = f"present_{kind}_{index}"

@@ -28,6 +28,10 @@ class StandardDialect:
         with graph.scope("step"):
             self._past = graph.cast(STEP.past_lengths, "int64")  # [B]
             self._positions = graph.cast(STEP.positions, "int64")  # [B, T]
+            self._valid = ""
+            if self._columns == "capacity":  # where each row's block ends, so that a kernel may stop there
+                tokens = graph.op("Shape", STEP.token_ids, start=1, end=2)
+                self._valid = graph.op("Add", self._past, tokens)  # [B]
             self._end = graph.op("Reshape", visibility.num_columns, graph.constant([1], "int64"))
         for window in sorted(windows, key=lambda w: w or 0):
             self._biases[window] = visibility.bias(window)
@@ -56,7 +60,8 @@ class StandardDialect:
         keys = self._extend(layer.past_key, k, layer.present_key)
         values = self._extend(layer.past_value, v, layer.present_value)
         bias = self._biases[layer.window]
-        return self._heads.join(graph.op("Attention", q, keys, values, bias, scale=self._spec.attention_scale))
+        inputs = (q, keys, values, bias, "", "", self._valid)
+        return self._heads.join(graph.op("Attention", *inputs, scale=self._spec.attention_scale))
 
     def _extend(self, past: str, block: str, present: str) -> str:
         """Write the block behind each row's cached tokens; returns the columns that attention reads."""
