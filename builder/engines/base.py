@@ -38,7 +38,8 @@ class BuildOptions:
 
     ``max_batch``: slots; ``max_length``: prompt and output tokens of a request; ``max_query_len``: most tokens a row
     takes in one step (the prefill chunk). ``feature_layers``: layers whose inputs a draft reads, or ().
-    ``num_threads``: for work at build time (calibration). ``error_budget`` and ``calibration_text``: INT8 only, None for the defaults.
+    ``num_threads``: for work at build time (calibration). ``error_budget`` and ``calibration_text``: INT8 only,
+    None for the defaults.
     ``gpus``: targets of ahead-of-time builds ("sm86"). ``extras``: options of one backend; unknown ones are refused.
     """
 

@@ -80,8 +80,10 @@ def _yarn(rope: RopeSpec, plain: Array, dim: int) -> Array:
     low, high = max(low, 0), min(high, dim - 1)
     if low == high:
         high += 0.001
-    kept: Array = 1 - np.clip((np.arange(dim // 2, dtype=np.float64) - low) / (high - low), 0, 1)
-    return plain / factor * (1 - kept) + plain * kept
+    ramp: Array = (np.arange(dim // 2, dtype=np.float64) - low) / (high - low)
+    kept: Array = 1.0 - np.clip(ramp, 0.0, 1.0)
+    blended: Array = plain / factor * (1 - kept) + plain * kept
+    return blended
 
 
 def _yarn_factor(rope: RopeSpec) -> float:
