@@ -94,6 +94,8 @@ class TritonRequests:
                 if item is None:
                     return
                 self._send_update(*item)
+                if item[1].error is not None:
+                    next_poll = 0.0  # the engine may have died
             if time.monotonic() >= next_poll:
                 self._poll()
                 next_poll = time.monotonic() + self._poll_s
