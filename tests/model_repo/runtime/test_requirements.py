@@ -1,0 +1,82 @@
+import pytest
+from draftsmith.model_repo.contract.manifest import FORMAT_VERSION, KvCacheSpec, Manifest
+from draftsmith.model_repo.runtime.errors import EngineError
+from draftsmith.model_repo.runtime.requirements import check_requirements, is_met
+
+RTX = {"tensorrt_rtx": "==1.7.1", "compute_capability": "8.6, 12.0", "cuda": ">=13", "driver": ">=580"}
+MACHINE = {"tensorrt_rtx": "1.7.1.116", "compute_capability": "12.0", "cuda": "13.1", "driver": "580.65.06"}
+
+
+def manifest(requires: dict[str, str]) -> Manifest:
+    cache = KvCacheSpec(num_layers=1, num_kv_heads=1, head_dim=8, capacity=64, dtype="float16")
+    return Manifest(
+        format_version=FORMAT_VERSION,
+        draftsmith_version="0.1.0",
+        model_name="tiny",
+        backend="tensorrt-rtx",
+        backend_version="1.7.1.116",
+        precision="int8",
+        spec={},
+        vocab_size=16,
+        max_batch=1,
+        max_length=32,
+        max_query_len=8,
+        min_query_len=2,
+        feature_layers=[],
+        kv_cache=cache,
+        bos_id=None,
+        end_ids=[2],
+        graph_file="target.engine",
+        tokenizer_file="tokenizer.json",
+        chat_template_file=None,
+        files=[],
+        requires=requires,
+        build={},
+        quality={},
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "value", "met"),
+    [
+        (">=1.32", "1.32.0", True),
+        (">=1.32", "1.100", True),
+        (">=1.32", "1.9", False),
+        (">=580", "580.65.06", True),
+        (">=580", "575.51.03", False),
+        ("==1.7.1", "1.7.1.116", True),
+        ("==1.7.1", "1.7.2.1", False),
+        ("==1.7.1", "1.7", False),
+        ("8.6, 12.0", "12.0", True),
+        ("8.6, 12.0", "2.0", False),
+        ("8.6, 12.0", "8.9", False),
+        (">=1.32", "none", False),
+        ("8.6", "none", False),
+    ],
+)
+def test_a_requirement_is_met_or_not(wanted: str, value: str, met: bool) -> None:
+    assert is_met(wanted, value) is met
+
+
+def test_a_machine_with_all_that_is_needed_passes() -> None:
+    check_requirements(manifest(RTX), MACHINE)
+
+
+def test_another_gpu_is_refused_with_both_values_and_the_command_to_rebuild() -> None:
+    with pytest.raises(EngineError) as caught:
+        check_requirements(manifest(RTX), MACHINE | {"compute_capability": "8.9"})
+    assert str(caught.value) == (
+        "tiny (tensorrt-rtx, int8) compute_capability: expected 8.6, 12.0, found 8.9 (requires in engine.json). "
+        "Use such a machine, or rebuild for this one: "
+        "`build-engine build CHECKPOINT --backend tensorrt-rtx --precision int8 --gpu sm89`"
+    )
+
+
+def test_another_release_of_the_library_is_refused_with_both_versions() -> None:
+    with pytest.raises(EngineError, match=r"tensorrt_rtx: expected ==1\.7\.1, found 1\.8\.0\.3 .*--gpu sm120`$"):
+        check_requirements(manifest(RTX), MACHINE | {"tensorrt_rtx": "1.8.0.3"})
+
+
+def test_a_machine_without_anything_is_refused_for_the_first_thing() -> None:
+    with pytest.raises(EngineError, match=r"tensorrt_rtx: expected ==1\.7\.1, found none"):
+        check_requirements(manifest(RTX), {})
