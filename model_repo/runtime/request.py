@@ -25,8 +25,8 @@ class Update:
 
     ``text`` and ``token_ids`` are new since the last update; counts are totals. ``text`` may lag behind ``token_ids``
     (unfinished characters and possible stop words are held back) until the final update. An end token is in none of
-    them; a stop word is cut from the text, and the ids go up to the token that completes it. ``finish_reason`` is one of
-    ``contract.tensors.FinishReason``, empty where more follows or where ``error`` says why the request failed.
+    them; a stop word is cut from the text, and the ids go up to the token that completes it. ``finish_reason`` is one
+    of ``contract.tensors.FinishReason``, empty where more follows or where ``error`` says why the request failed.
     """
 
     text: str
