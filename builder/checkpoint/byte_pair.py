@@ -58,6 +58,9 @@ def byte_level_json(
 
 def _pair(merge: str, vocab: dict[str, int], where: str) -> list[str]:
     """The two parts; a space inside a part (some converters keep them) is found by trying each."""
+    left, _, right = merge.partition(" ")
+    if left in vocab and right in vocab and left + right in vocab:
+        return [left, right]
     for at in (i for i, char in enumerate(merge) if char == " "):
         left, right = merge[:at], merge[at + 1 :]
         if left in vocab and right in vocab and left + right in vocab:

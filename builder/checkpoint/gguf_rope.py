@@ -1,7 +1,7 @@
 """Llama 3's rope settings from the factors that GGUF stores in ``rope_freqs.weight``.
 
-The converter writes, for each frequency, the number it is divided by: 1 where the wavelength is short, ``factor`` where it
-is long, and 1 / ((1 - s) / factor + s) between, s = (original / wavelength - low) / (high - low). Only the ratios of
+The converter writes, for each frequency, the number it is divided by: 1 where the wavelength is short, ``factor`` where
+it is long, and 1 / ((1 - s) / factor + s) between, s = (original / wavelength - low) / (high - low). Only the ratios of
 original, low and high follow from that; low is 1 in every published model.
 """
 

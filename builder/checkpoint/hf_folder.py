@@ -1,4 +1,4 @@
-"""A Hugging Face folder: config, weights (single or sharded safetensors, else ``.bin``), tokenizer, generation config."""
+"""A Hugging Face folder: config, weights (single or sharded safetensors, else ``.bin``), tokenizer, defaults."""
 
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath

@@ -7,6 +7,8 @@ from typing import Any
 from draftsmith.builder.errors import CheckpointError
 
 from .json_file import read_optional_object, read_text_file
+from .sentencepiece import sentencepiece_json
+from .sentencepiece_model import read_pieces
 from .tokenizer import GenerationDefaults, TokenizerFiles, build_tokenizer_files
 
 MAX_TEMPLATE_BYTES = 1_000_000
@@ -14,26 +16,50 @@ SPECIAL_NAMES = ("bos_token", "eos_token", "pad_token", "unk_token", "sep_token"
 
 
 def read_tokenizer(folder: Path, num_rows: int) -> TokenizerFiles:
-    """``tokenizer.json`` as it is, template and special tokens; ``num_rows`` is the embedding's."""
+    """``tokenizer.json`` as it is (else made from ``tokenizer.model``), template and special tokens.
+
+    ``num_rows`` is the embedding's.
+    """
     path = folder / "tokenizer.json"
-    if not path.exists():
-        raise CheckpointError(
-            "tokenizer.json",
-            expected="the file",
-            found="tokenizer.model alone" if (folder / "tokenizer.model").exists() else "none",
-            where=str(folder),
-            action="Save the fast tokenizer with transformers' `save_pretrained`.",
-        )
     config = read_optional_object(folder / "tokenizer_config.json")
     special = _special_tokens(read_optional_object(folder / "special_tokens_map.json") | _without_null(config))
+    if path.exists():
+        text = read_text_file(path)
+    elif (folder / "tokenizer.model").exists():
+        path = folder / "tokenizer.model"
+        text = _convert_pieces(path, config, special)
+    else:
+        raise CheckpointError("tokenizer.json", expected="the file", found="none", where=str(folder))
     return build_tokenizer_files(
-        read_text_file(path),
+        text,
         chat_template=_chat_template(folder, config),
         special_tokens=special,
         special_ids={},
         num_rows=num_rows,
         where=str(path),
     )
+
+
+def _convert_pieces(path: Path, config: Mapping[str, Any], special: Mapping[str, str]) -> str:
+    """SentencePiece model -> JSON; bos is put first unless the config says not to (as in transformers)."""
+    pieces = read_pieces(path)
+    tokens = pieces.table.tokens
+    for value in (config.get("added_tokens_decoder") or {}).values():
+        if isinstance(value, dict) and value.get("content") not in tokens:
+            raise CheckpointError(
+                f"added token `{value.get('content')}`",
+                expected="it in tokenizer.model",
+                found="none",
+                where=str(path),
+                action="Save the fast tokenizer (tokenizer.json) with transformers' `save_pretrained`.",
+            )
+
+    def added(name: str, *, default: bool) -> int | None:
+        text = special.get(f"{name}_token")
+        wanted = config.get(f"add_{name}_token", default)
+        return tokens.index(text) if wanted and text in tokens else None
+
+    return sentencepiece_json(pieces, bos=added("bos", default=True), eos=added("eos", default=False))
 
 
 def read_generation(folder: Path, config: Mapping[str, Any], tokenizer: TokenizerFiles) -> GenerationDefaults:

@@ -32,7 +32,7 @@ def sentencepiece_json(pieces: Pieces, *, bos: int | None, eos: int | None) -> s
             "version": "1.0",
             "truncation": None,
             "padding": None,
-            "added_tokens": table.added_tokens((CONTROL, USER_DEFINED, UNKNOWN)),
+            "added_tokens": table.added_tokens((CONTROL, USER_DEFINED, UNKNOWN), normalized=not pieces.prefix_space),
             "normalizer": _normalizer(pieces.prefix_space),
             "pre_tokenizer": None,
             "post_processor": table.post_processor(bos, eos),

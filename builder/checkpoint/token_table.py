@@ -15,8 +15,11 @@ class TokenTable:
     tokens: list[str]
     kinds: list[int]
 
-    def added_tokens(self, kinds: tuple[int, ...]) -> list[dict[str, Any]]:
-        """`tokenizers` JSON of the tokens that are matched whole; control tokens are special (hidden in output)."""
+    def added_tokens(self, kinds: tuple[int, ...], *, normalized: bool = False) -> list[dict[str, Any]]:
+        """`tokenizers` JSON of the tokens that are matched whole; control tokens are special (hidden in output).
+
+        ``normalized``: user-defined ones are looked for in the normalized text, as SentencePiece does.
+        """
         return [
             {
                 "id": token_id,
@@ -24,7 +27,7 @@ class TokenTable:
                 "single_word": False,
                 "lstrip": False,
                 "rstrip": False,
-                "normalized": False,
+                "normalized": normalized and kind == USER_DEFINED,
                 "special": kind != USER_DEFINED,
             }
             for token_id, (token, kind) in enumerate(zip(self.tokens, self.kinds, strict=True))

@@ -14,8 +14,8 @@ Activation = Literal["silu", "gelu_tanh"]
 class RopeSpec:
     """Rotary position embedding. Fields that a kind does not use are None.
 
-    The meaning of each is transformers' (``modeling_rope_utils``). ``dynamic`` depends on the position alone: the row of
-    the table at position p is what transformers computes while decoding token p, so cached keys never go stale.
+    The meaning of each is transformers' (``modeling_rope_utils``). ``dynamic`` depends on the position alone: the row
+    of the table at position p is what transformers computes while decoding token p, so cached keys never go stale.
     """
 
     kind: RopeKind
