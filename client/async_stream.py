@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import grpc
 
-from .errors import ClientError
+from .errors import ClientError, ProtocolError
 from .generation import Generation
 from .types import Chunk, Result
 
@@ -54,6 +54,9 @@ class AsyncStream(AsyncIterator[Chunk]):
                 chunk = await self._read()
                 if chunk is not None:
                     return chunk
+        except ProtocolError:
+            self._cancel_call()
+            raise
         except ClientError:
             await self._finish_call()
             raise
@@ -67,6 +70,8 @@ class AsyncStream(AsyncIterator[Chunk]):
         generation = self._generation
         if self._call is None:
             await self._open()
+        if generation.is_over:  # closed meanwhile by another task
+            return None
         try:
             response = await self._call.read()
         except grpc.RpcError as error:
@@ -98,13 +103,13 @@ class AsyncStream(AsyncIterator[Chunk]):
         generation = self._generation
         generation.start()
         self._loop = asyncio.get_running_loop()
-        while self._call is None:
+        while self._call is None and not generation.is_over:
             try:
                 self._call = await self._open_call(generation)
             except ClientError as error:  # the model could not be found out
                 await self._wait(generation.attempt_failed(error))
-        if generation.is_over:  # closed meanwhile by another task
-            self._call.cancel()
+        if generation.is_over:
+            self._cancel_call()
 
     async def _wait(self, delay_s: float) -> None:
         if delay_s > 0:
@@ -126,7 +131,11 @@ class AsyncStream(AsyncIterator[Chunk]):
     def _cancel(self) -> None:
         cancelled = self._generation.cancel()
         self._closed.set()
-        if cancelled and self._call is not None:
+        if cancelled:
+            self._cancel_call()
+
+    def _cancel_call(self) -> None:
+        if self._call is not None:
             self._call.cancel()
 
     async def __aenter__(self) -> Self:

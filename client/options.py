@@ -45,6 +45,11 @@ class Prompt:
     messages: Sequence[Message] | None = None
     input_ids: Iterable[int] | None = None
 
+    @property
+    def choices(self) -> dict[str, object]:
+        """The three by the caller's names."""
+        return {"prompt": self.text, "messages": self.messages, "input_ids": self.input_ids}
+
 
 def build_request(prompt: Prompt, options: Mapping[str, Any], *, stream: bool) -> GenerationRequest:
     """A valid request.
@@ -52,6 +57,10 @@ def build_request(prompt: Prompt, options: Mapping[str, Any], *, stream: bool) -
     Raises ``TypeError`` naming an unknown keyword, ``InvalidRequest`` naming a value that cannot be served.
     """
     refuse_unknown(options)
+    given = [name for name, value in prompt.choices.items() if value is not None]
+    if len(given) != 1:
+        found = ", ".join(given) or "none"
+        raise InvalidRequest("prompt", expected="exactly one of prompt, messages, input_ids", found=found)
     try:
         request = GenerationRequest(
             text=prompt.text,

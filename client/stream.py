@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import grpc
 
-from .errors import ClientError
+from .errors import ClientError, ProtocolError
 from .generation import Generation
 from .types import Chunk, Result
 
@@ -50,10 +50,8 @@ class Stream(Iterator[Chunk]):
         """Cancel the request unless it is over; does nothing the second time."""
         cancelled = self._generation.cancel()
         self._closed.set()
-        with self._lock:
-            call = self._call
-        if cancelled and call is not None:
-            call.cancel()
+        if cancelled:
+            self._cancel_call()
 
     def __next__(self) -> Chunk:
         try:
@@ -61,6 +59,9 @@ class Stream(Iterator[Chunk]):
                 chunk = self._read()
                 if chunk is not None:
                     return chunk
+        except ProtocolError:
+            self._cancel_call()
+            raise
         except ClientError:
             self._finish_call()
             raise
@@ -74,6 +75,8 @@ class Stream(Iterator[Chunk]):
         generation = self._generation
         if self._call is None:
             self._open()
+        if generation.is_over:  # closed meanwhile by another thread
+            return None
         try:
             response = next(self._call)
         except StopIteration:
@@ -88,7 +91,7 @@ class Stream(Iterator[Chunk]):
     def _open(self) -> None:
         generation = self._generation
         generation.start()
-        while self._call is None:
+        while self._call is None and not generation.is_over:
             try:
                 call = self._open_call(generation)
             except ClientError as error:  # the model could not be found out
@@ -96,8 +99,8 @@ class Stream(Iterator[Chunk]):
                 continue
             with self._lock:
                 self._call = call
-        if generation.is_over:  # closed meanwhile by another thread
-            call.cancel()
+        if generation.is_over:
+            self._cancel_call()
 
     def _finish_call(self) -> None:
         """Let the server close the call after its last response; cancel it where it does not."""
@@ -106,6 +109,12 @@ class Stream(Iterator[Chunk]):
             return
         ended = threading.Event()
         if call.add_callback(ended.set) and not ended.wait(_FINISH_GRACE_S):
+            call.cancel()
+
+    def _cancel_call(self) -> None:
+        with self._lock:
+            call = self._call
+        if call is not None:
             call.cancel()
 
     def __enter__(self) -> Self:
