@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from importlib import metadata
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from draftsmith.model_repo.contract.errors import DraftsmithError, ManifestError, RequestError
@@ -58,6 +58,20 @@ def _set_up(
         logging.basicConfig(level=logging.DEBUG, format="%(asctime)s %(name)s: %(message)s", stream=sys.stderr)
 
 
+def command_options() -> dict[str, set[str]]:
+    """Every command with its option names, for completeness tests of the documents."""
+    group = typer.main.get_command(app)
+    commands: dict[str, Any] = getattr(group, "commands", {})
+    return {
+        name: {"--help", *(text for parameter in command.params for text in _spellings(parameter))}
+        for name, command in commands.items()
+    }
+
+
+def _spellings(parameter: Any) -> list[str]:
+    return [*parameter.opts, *parameter.secondary_opts]
+
+
 def main() -> NoReturn:
     """The console entry of ``build-engine``."""
     sys.exit(run(sys.argv[1:]))
@@ -77,7 +91,7 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         # Nobody reads our output any more (build-engine inspect ... | head): keep Python from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return 1
     except Exception as error:
         return _report(error)
 
@@ -106,7 +120,7 @@ def _describe(error: Exception) -> tuple[str, int]:
         return str(error), EXIT_SERVING
     # Typer's usage errors; since 0.20 it carries its own copy of click, so they are known by what they can do.
     if hasattr(error, "format_message"):
-        return f"{error.format_message()} See build-engine --help.", EXIT_USAGE
+        return f"{error.format_message().rstrip('.?')}. See build-engine --help", EXIT_USAGE
     if isinstance(error, typer.Abort):
         return "interrupted", EXIT_INTERRUPTED
     if isinstance(error, OSError):
