@@ -21,6 +21,7 @@ from .package.repository import staged_folder
 from .package.space import check_disk
 from .plan import DEFAULT_MAX_LENGTH, BuildPlan
 from .progress import Progress
+from .spec.memory import estimate_memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +137,7 @@ class _Job:
         present = read_if_intact(destination / subfolder)
         if present is not None and not self.plan.force and present.build.get("fingerprint") == facts["fingerprint"]:
             return BuiltPackage(folder=destination, manifest=present, skipped=True, seconds=0.0)
-        check_disk(destination, _estimate_bytes(self.checkpoint, options.precision))
+        check_disk(destination, self._file_bytes(options))
         title = f"build {destination.name}"
         with self.progress.stage(title) as stage, staged_folder(destination) as folder:
             engine_folder = folder / subfolder
@@ -145,6 +146,16 @@ class _Job:
             finish(folder, manifest)
             stage.note(f"{sum(f.num_bytes for f in manifest.files) / 1e6:,.1f} MB")
         return BuiltPackage(folder=destination, manifest=manifest, skipped=False, seconds=time.monotonic() - started)
+
+    def _file_bytes(self, options: BuildOptions) -> int:
+        """About what the engine's files will take."""
+        estimate = estimate_memory(
+            self.checkpoint.spec,
+            options.precision,
+            max_batch=options.max_batch,
+            max_length=options.max_length,
+        )
+        return estimate.file_bytes + len(self.checkpoint.tokenizer.tokenizer_json)
 
     def _build_engine(self, folder: Path, options: BuildOptions, facts: dict[str, Any]) -> Manifest:
         builder = get_builder(self.plan.backend)
@@ -206,16 +217,3 @@ def _read_calibration_text(path: Path | None) -> str | None:
     if not text.strip():
         raise UsageError("--calibration-text", expected="some text", found="an empty file", where=str(path))
     return text
-
-
-def _estimate_bytes(checkpoint: Checkpoint, precision: Precision) -> int:
-    """About what the engine's files take."""
-    item = {"fp32": 4.0, "fp16": 2.0, "int8": 1.3}[precision]
-    sizes = [facts.shape for facts in checkpoint.weights.tensors.values()]
-    total = 0
-    for shape in sizes:
-        count = 1
-        for size in shape:
-            count *= size
-        total += count
-    return int(total * item) + len(checkpoint.tokenizer.tokenizer_json)

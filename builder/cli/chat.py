@@ -1,30 +1,12 @@
-"""``build-engine chat``: a conversation with a served model in the terminal."""
+"""``build-engine chat``: a conversation with a served model in the terminal. The loop is the client's."""
 
 import sys
-import time
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from .output import QuietOption, say
-from .sampling import (
-    MaxTokens,
-    ModelOption,
-    Seed,
-    Speculate,
-    Temperature,
-    Timeout,
-    TopK,
-    TopP,
-    answer_facts,
-    describe_answer,
-)
-
-if TYPE_CHECKING:
-    from draftsmith.client import Client
-    from draftsmith.client.options import SamplingOptions
-
-_HELP = "/new starts over, /quit (or Ctrl-D) ends, Ctrl-C stops an answer"
+from .output import QuietOption
+from .sampling import MaxTokens, ModelOption, Seed, Speculate, Temperature, Timeout, TopK, TopP
 
 
 def chat_with_model(
@@ -45,6 +27,8 @@ def chat_with_model(
     Example: [cyan]build-engine chat localhost:8001 -m smollm2_int8[/cyan]
     """
     from draftsmith.client import Client
+    from draftsmith.client.chat import Chat, read_lines
+    from draftsmith.client.options import SamplingOptions
 
     options: SamplingOptions = {
         "max_tokens": max_tokens,
@@ -55,48 +39,4 @@ def chat_with_model(
         "speculate": speculate,
     }
     with Client(url, model=model, timeout=timeout) as client:
-        say(_HELP, quiet=quiet)
-        _Conversation(client, system, options, quiet=quiet).run()
-
-
-class _Conversation:
-    """The turns so far, and the loop that adds to them."""
-
-    def __init__(self, client: "Client", system: str | None, options: "SamplingOptions", *, quiet: bool) -> None:
-        self._client = client
-        self._first = [{"role": "system", "content": system}] if system else []
-        self._turns = list(self._first)
-        self._options = options
-        self._quiet = quiet
-
-    def run(self) -> None:
-        """Until the user ends it."""
-        while (line := self._read_line()) is not None:
-            command = line.strip()
-            if command == "/quit":
-                return
-            if command == "/new":
-                self._turns = list(self._first)
-            elif command:
-                self._answer(line)
-
-    def _read_line(self) -> str | None:
-        try:
-            return input("> " if sys.stdin.isatty() else "")
-        except EOFError:
-            return None
-
-    def _answer(self, line: str) -> None:
-        """Stream one answer; Ctrl-C keeps what arrived."""
-        messages = [*self._turns, {"role": "user", "content": line}]
-        start = time.monotonic()
-        with self._client.stream(messages=messages, **self._options) as stream:
-            try:
-                for chunk in stream:
-                    print(chunk.text, end="", flush=True)
-            except KeyboardInterrupt:
-                stream.close()
-        print()
-        result = stream.result
-        say(describe_answer(answer_facts(None, result, time.monotonic() - start)), quiet=self._quiet)
-        self._turns = [*messages, {"role": "assistant", "content": result.text}]
+        Chat(client, options, system=system, notes=None if quiet else sys.stderr).run(read_lines())

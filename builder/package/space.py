@@ -30,8 +30,11 @@ def check_disk(folder: Path, need_bytes: int) -> None:
 
 
 def serving_bytes(manifest: Manifest) -> int:
-    """Bytes that a served model needs once every slot is full: weights, cache, process."""
-    weights = sum(entry.num_bytes for entry in manifest.files)
+    """Bytes that a served model needs once every slot is full: weights, cache, process.
+
+    FP16 weights are counted as float32: a CPU without FP16 arithmetic holds them so.
+    """
+    weights = sum(entry.num_bytes for entry in manifest.files) * (2 if manifest.precision == "fp16" else 1)
     return weights + manifest.max_batch * manifest.kv_cache.slot_bytes + PROCESS_BYTES
 
 

@@ -15,7 +15,7 @@ def test_a_build_larger_than_the_disk_is_refused_before_it_starts(tmp_path: Path
 
 def test_serving_needs_weights_and_every_slot_of_cache(manifest: Manifest) -> None:
     cache = 2 * 1 * 1 * 4 * 16 * 4  # K and V, layers, heads, head size, tokens, bytes
-    assert serving_bytes(manifest) == 5 + 2 + 2 * cache + PROCESS_BYTES
+    assert serving_bytes(manifest) == 2 * (5 + 2) + 2 * cache + PROCESS_BYTES
 
 
 def test_a_cache_larger_than_memory_is_refused_with_the_bytes(manifest: Manifest) -> None:
