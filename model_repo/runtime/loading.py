@@ -6,6 +6,7 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 from draftsmith.model_repo.contract.errors import ManifestError
 from draftsmith.model_repo.contract.manifest import MANIFEST_NAME, EngineFile, Manifest
@@ -18,10 +19,15 @@ from .chat_template import ChatTemplate
 from .cost_model import CostModel
 from .engine import DecodeEngine, EngineConfig
 from .errors import EngineError
+from .requirements import check_requirements
 from .sessions.base import TargetSession
 
 SESSION_MODULES = {"onnxruntime": "onnxruntime", "tensorrt-rtx": "tensorrt_rtx"}
-"""Backend name -> module of ``sessions`` with ``open_session(folder, manifest, *, num_threads, num_slots)``."""
+"""Backend name -> module of ``sessions``.
+
+Each has ``open_session(folder, manifest, *, num_threads, num_slots)`` and ``find_machine_facts()``, what this machine
+has by the names in ``requires``.
+"""
 
 
 def load_engine(
@@ -35,13 +41,16 @@ def load_engine(
 
     Raises:
         ManifestError: engine.json or a file that it names is missing, altered, or not what it says.
-        EngineError: the backend is missing or does not take the engine.
+        EngineError: the backend is missing, the machine lacks what engine.json requires (told before a file is read),
+            or the backend does not take the engine.
     """
     manifest = read_manifest(folder)
+    sessions = _import_sessions(manifest)
+    check_requirements(manifest, sessions.find_machine_facts())
     for entry in manifest.files:
         check_file(folder, entry)
     admission = load_admission(folder, manifest)
-    session = _open_session(
+    session: TargetSession = sessions.open_session(
         folder,
         manifest,
         num_threads=num_threads or len(os.sched_getaffinity(0)),
@@ -149,14 +158,15 @@ def _check_slots(num_slots: int | None, manifest: Manifest) -> int:
     return num_slots
 
 
-def _open_session(folder: Path, manifest: Manifest, *, num_threads: int, num_slots: int) -> TargetSession:
+def _import_sessions(manifest: Manifest) -> Any:
+    """The module of the manifest's backend."""
     module = SESSION_MODULES.get(manifest.backend)
     if module is None:
         raise ManifestError(
             "backend", expected=", ".join(SESSION_MODULES), found=repr(manifest.backend), where=MANIFEST_NAME
         )
     try:
-        sessions = importlib.import_module(f"{__package__}.sessions.{module}")
+        return importlib.import_module(f"{__package__}.sessions.{module}")
     except ImportError as error:
         raise EngineError(
             f"backend {manifest.backend}",
@@ -164,5 +174,3 @@ def _open_session(folder: Path, manifest: Manifest, *, num_threads: int, num_slo
             found=str(error),
             action="Install draftsmith[serve]",
         ) from error
-    session: TargetSession = sessions.open_session(folder, manifest, num_threads=num_threads, num_slots=num_slots)
-    return session

@@ -4,6 +4,7 @@ A requirement is text: ``>=1.32`` (this version or newer), ``==1.7.1`` (this rel
 ``8.6, 12.0`` (one of these). Looks nothing up: callers bring the facts.
 """
 
+import re
 from collections.abc import Mapping
 
 from draftsmith.model_repo.contract.manifest import Manifest
@@ -51,4 +52,8 @@ def rebuild_command(manifest: Manifest, found: Mapping[str, str]) -> str:
 
 
 def _parts(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.strip().split("."))
+    """The leading numbers: (1, 33, 0) of "1.33.0+cpu"; raises ``ValueError`` where there is none."""
+    found = re.match(r"\d+(?:\.\d+)*", version.strip())
+    if found is None:
+        raise ValueError(version)
+    return tuple(int(part) for part in found[0].split("."))

@@ -186,6 +186,11 @@ def open_session(folder: Path, manifest: Manifest, *, num_threads: int, num_slot
     return OnnxRuntimeSession(folder, manifest, num_threads=num_threads, num_slots=num_slots)
 
 
+def find_machine_facts() -> dict[str, str]:
+    """The version of ONNX Runtime."""
+    return {"onnxruntime": str(ort.__version__)}
+
+
 def _load(graph: Path, num_threads: int) -> Any:
     options = ort.SessionOptions()
     options.intra_op_num_threads = num_threads

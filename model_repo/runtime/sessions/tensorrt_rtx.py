@@ -1,7 +1,7 @@
-"""TensorRT-RTX engines: what the machine has is compared with the manifest before the engine is read.
+"""TensorRT-RTX engines: what this machine has for them.
 
 Running them is not written yet: it needs an RTX GPU, and none was at hand to test it on. Until then a package of this
-backend is refused with the first thing that is missing.
+backend is refused: by ``requirements`` for what the machine lacks, else here.
 """
 
 import ctypes
@@ -14,15 +14,13 @@ from typing import NoReturn
 
 from ...contract.manifest import Manifest
 from ..errors import EngineError
-from ..requirements import check_requirements
 
 BINDINGS = "tensorrt-rtx-cu13-bindings"
 _QUERY_SECONDS = 20
 
 
 def open_session(folder: Path, manifest: Manifest, *, num_threads: int, num_slots: int) -> NoReturn:  # noqa: ARG001
-    """Raise ``EngineError``: for what the machine lacks, else because draftsmith cannot run such engines yet."""
-    check_requirements(manifest, find_machine_facts())
+    """Raise ``EngineError``: draftsmith builds such engines and cannot run them yet."""
     raise EngineError(
         f"{manifest.model_name} ({manifest.backend}, {manifest.precision})",
         expected="a backend that this version of draftsmith runs (onnxruntime)",

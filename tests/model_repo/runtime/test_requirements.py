@@ -1,10 +1,23 @@
+import json
+from pathlib import Path
+
 import pytest
 from draftsmith.model_repo.contract.manifest import FORMAT_VERSION, KvCacheSpec, Manifest
 from draftsmith.model_repo.runtime.errors import EngineError
+from draftsmith.model_repo.runtime.loading import load_engine
 from draftsmith.model_repo.runtime.requirements import check_requirements, is_met
+from draftsmith.model_repo.runtime.sessions import tensorrt_rtx
 
 RTX = {"tensorrt_rtx": "==1.7.1", "compute_capability": "8.6, 12.0", "cuda": ">=13", "driver": ">=580"}
 MACHINE = {"tensorrt_rtx": "1.7.1.116", "compute_capability": "12.0", "cuda": "13.1", "driver": "580.65.06"}
+
+
+def write_package(folder: Path, requires: dict[str, str]) -> Path:
+    """An engine folder whose engine file is missing."""
+    values = manifest(requires).to_dict()
+    values["files"] = [{"name": n, "num_bytes": 1, "sha256": "0" * 64} for n in ("target.engine", "tokenizer.json")]
+    (folder / "engine.json").write_text(json.dumps(values))
+    return folder
 
 
 def manifest(requires: dict[str, str]) -> Manifest:
@@ -42,6 +55,7 @@ def manifest(requires: dict[str, str]) -> Manifest:
         (">=1.32", "1.32.0", True),
         (">=1.32", "1.100", True),
         (">=1.32", "1.9", False),
+        (">=1.32", "1.33.0+cpu", True),
         (">=580", "580.65.06", True),
         (">=580", "575.51.03", False),
         ("==1.7.1", "1.7.1.116", True),
@@ -80,3 +94,16 @@ def test_another_release_of_the_library_is_refused_with_both_versions() -> None:
 def test_a_machine_without_anything_is_refused_for_the_first_thing() -> None:
     with pytest.raises(EngineError, match=r"tensorrt_rtx: expected ==1\.7\.1, found none"):
         check_requirements(manifest(RTX), {})
+
+
+def test_loading_refuses_an_engine_for_another_gpu_before_it_looks_at_the_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tensorrt_rtx, "find_machine_facts", lambda: MACHINE | {"compute_capability": "8.9"})
+    with pytest.raises(EngineError, match=r"compute_capability: expected 8\.6, 12\.0, found 8\.9 .*--gpu sm89`$"):
+        load_engine(write_package(tmp_path, RTX))
+
+
+def test_loading_an_rtx_engine_without_a_gpu_says_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match=r"expected 8\.6, found none"):
+        load_engine(write_package(tmp_path, {"compute_capability": "8.6"}))

@@ -3,11 +3,8 @@ from pathlib import Path
 import pytest
 from draftsmith.model_repo.contract.manifest import FORMAT_VERSION, KvCacheSpec, Manifest
 from draftsmith.model_repo.runtime.errors import EngineError
-from draftsmith.model_repo.runtime.sessions import tensorrt_rtx
 from draftsmith.model_repo.runtime.sessions.tensorrt_rtx import open_session, parse_gpu_query
 
-MODULE = "draftsmith.model_repo.runtime.sessions.tensorrt_rtx"
-MACHINE = {"tensorrt_rtx": "1.7.1.116", "compute_capability": "8.6", "cuda": "13.0", "driver": "580.65.06"}
 MANIFEST = Manifest(
     format_version=FORMAT_VERSION,
     draftsmith_version="0.1.0",
@@ -47,17 +44,6 @@ def test_the_first_gpu_is_read_from_the_query(text: str, facts: dict[str, str]) 
     assert parse_gpu_query(text) == facts
 
 
-def test_an_engine_for_another_gpu_is_refused_before_its_file_is_looked_for(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(tensorrt_rtx, "find_machine_facts", lambda: MACHINE | {"compute_capability": "12.0"})
-    with pytest.raises(EngineError, match=r"compute_capability: expected 8\.6, found 12\.0 .*--gpu sm120`$"):
-        open_session(tmp_path / "nowhere", MANIFEST, num_threads=1, num_slots=1)
-
-
-def test_on_a_fitting_machine_the_error_says_that_running_is_not_there_yet(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(tensorrt_rtx, "find_machine_facts", lambda: MACHINE)
+def test_the_error_says_that_running_is_not_there_yet(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match=r"expected a backend that this version of draftsmith runs .*--backend onnx"):
         open_session(tmp_path, MANIFEST, num_threads=1, num_slots=1)
