@@ -127,7 +127,7 @@ def _read_index(path: Path) -> dict[str, str]:
     if not isinstance(weight_map, dict) or not weight_map:
         raise CheckpointError("weight_map", expected="tensor names and files", found="none", where=str(path))
     for name, file in weight_map.items():
-        plain = isinstance(file, str) and PurePosixPath(file).name == file and "\\" not in file and file != ".."
+        plain = isinstance(file, str) and PurePosixPath(file).name == file and "\\" not in file and file not in ("", "..")
         if not plain or "\0" in file:
             raise CheckpointError(
                 f"file of tensor `{name}`",

@@ -5,8 +5,8 @@ from pathlib import Path
 import gguf
 import numpy as np
 import pytest
-
 from draftsmith.builder.checkpoint.source import open_checkpoint
+
 from tests.tiny_gguf import write_tiny_gguf
 from tests.tiny_models import ARCHITECTURES, tiny_config, tiny_weights, write_tiny_checkpoint
 
