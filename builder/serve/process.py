@@ -21,6 +21,7 @@ from .failure import failure_reason
 from .locate import find_triton
 from .options import ServeOptions
 from .preflight import SHM, check_all
+from .revive import Reviver
 from .stubs import find_stubs
 
 logger = logging.getLogger(__name__)
@@ -121,27 +122,15 @@ class ServerProcess:
             time.sleep(_POLL_S)
 
     def wait(self) -> None:
-        """Return when ``stop`` ended the server; raise ``ServeError`` when it ended by itself."""
-        control = ModelControl(self.http_url)
-        process = self._process
-        while process is not None and self._process is not None:
+        """Return when ``stop`` ended the server; raise ``ServeError`` when it ended itself or a model keeps dying."""
+        reviver = Reviver(ModelControl(self.http_url).reload)
+        while (process := self._process) is not None:
             try:
                 process.wait(timeout=_WATCH_S)
             except subprocess.TimeoutExpired:
-                self._revive_dead_models(control)
-                continue
-            if self._process is not None:
+                reviver.check(self.models, find_stubs(process.pid))
+            else:
                 self._raise_if_ended()
-
-    def _revive_dead_models(self, control: ModelControl) -> None:
-        """Load a model again whose process died: Triton keeps calling it ready and fails every request."""
-        if self.pid is None:
-            return
-        alive = find_stubs(self.pid)
-        for name in self.models:
-            if name not in alive:
-                logger.warning("%s: its process died, loading it again", name)
-                control.reload(name)
 
     def _raise_if_ended(self) -> None:
         code = self._process.poll() if self._process else None
