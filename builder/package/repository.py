@@ -16,6 +16,7 @@ from pathlib import Path
 from ..errors import BuildError
 
 SUFFIX = ".partial"
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
 
@@ -42,14 +43,13 @@ def staged_folder(destination: Path) -> Iterator[Path]:
         yield staging
         _flush(staging)
         _swap(staging, destination)
-    except OSError as error:
+    except BaseException as error:
         shutil.rmtree(staging, ignore_errors=True)
         _remove_empty(made)
-        raise _disk_error(error, destination) from error
-    except BaseException:
-        shutil.rmtree(staging, ignore_errors=True)
-        _remove_empty(made)
-        raise
+        failure = error if isinstance(error, OSError) else _full_disk_below(error)
+        if failure is None:
+            raise
+        raise _disk_error(failure, destination) from error
     finally:
         os.close(lock)
 
@@ -145,11 +145,19 @@ def _exchange(first: Path, second: Path) -> bool:
     return bool(rename(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0)
 
 
+def _full_disk_below(error: BaseException) -> OSError | None:
+    """The full disk that made ``error``, where a backend has wrapped it in an error of its own."""
+    cause = error.__cause__
+    if isinstance(cause, OSError) and cause.errno in _DISK_FULL:
+        return cause
+    return _full_disk_below(cause) if cause is not None else None
+
+
 def _disk_error(error: OSError, destination: Path) -> BuildError:
     place = destination.parent
     while not place.exists():
         place = place.parent
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in _DISK_FULL:
         free = shutil.disk_usage(place).free
         return BuildError(
             "disk",

@@ -72,9 +72,7 @@ def test_a_python_that_needs_no_help_gets_none(monkeypatch: pytest.MonkeyPatch, 
 def test_a_machine_without_triton_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locate, "bundled_root", lambda: None)
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(
-        BackendError, match=r"tritonserver: expected on the PATH.*pip install --no-deps nvidia-pytriton"
-    ):
+    with pytest.raises(BackendError, match=r"expected on the PATH.*pip install --no-deps nvidia-pytriton"):
         find_triton()
 
 
