@@ -18,6 +18,7 @@ _PRIOR_WEIGHT = 4.0
 _KEEP = 0.97  # of the old counts, a block
 _MIN_GAIN = 1.02
 _PROBE_FIRST, _PROBE_LAST = 16, 128
+_PLAIN_INTERVAL = 64
 
 
 @dataclass(slots=True)
@@ -75,17 +76,21 @@ class AdaptiveDraftLength:
         self._total = AcceptanceCounts()
         self._num_skipped = 0
         self._probe_interval = _PROBE_FIRST
+        self._num_drafted_steps = 0
 
     def choose(self, drafts: Sequence[Draft], histories: Sequence[AcceptanceCounts]) -> list[int]:
         lengths = [len(draft.token_ids) for draft in drafts]
-        longest = max(lengths)
-        if not longest:
-            return lengths
-        limit = self._find_limit(lengths, self._rates(drafts, histories), longest)
+        longest = max(lengths) if self.cost.knows_plain(len(drafts)) else 0
+        limit = self._find_limit(lengths, self._rates(drafts, histories), longest) if longest else 0
         if limit:
             self._num_skipped, self._probe_interval = 0, _PROBE_FIRST
-        else:
+            self._num_drafted_steps += 1
+            if self._num_drafted_steps > _PLAIN_INTERVAL:  # what a plain step costs must not be forgotten either
+                limit = 0
+        elif longest:
             limit = self._probe()
+        if not limit:
+            self._num_drafted_steps = 0
         return [min(limit, length) for length in lengths]
 
     def learn(self, history: AcceptanceCounts, draft: Draft, num_accepted: int) -> None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 _SPEED_RATE = 0.2
 _SHAPE_RATE = 0.05
 _CLIP = 0.2
+_FRESH = 3
+_COUNTED_SHARE = 0.5
 _PRIOR_TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _PRIOR_SLOPE = 0.03  # a token more costs this share of a step; measured values replace it
 
@@ -17,12 +19,29 @@ class Curve:
 
     xs: list[int] = field(default_factory=list)
     values: dict[int, float] = field(default_factory=dict)
+    counts: dict[int, int] = field(default_factory=dict)
 
-    def put(self, x: int, value: float) -> None:
-        """Set the value at ``x``, a new point or an old one."""
+    def put(self, x: int, value: float, count: int = 0) -> None:
+        """Set the value at ``x``, a new point or an old one; ``count``: how many measurements it stands for."""
         if x not in self.values:
             insort(self.xs, x)
         self.values[x] = value
+        self.counts[x] = count
+
+    def is_fresh(self, x: int) -> bool:
+        """True where the value at ``x`` is hardly more than a guess."""
+        return min(self.counts[point] for point, weight in self.weights(x) if weight > 0) < _FRESH
+
+    def correct(self, x: int, error: float) -> None:
+        """Move the points around ``x`` by a logarithmic error: a guess follows it, a measured value a little."""
+        weights = self.weights(x)
+        most = max(weight for _, weight in weights)
+        for point, weight in weights:
+            share = max(0.0, weight) / most
+            count = self.counts[point]
+            step = error / (1 + count) if count < _FRESH else _SHAPE_RATE * max(-_CLIP, min(_CLIP, error))
+            self.values[point] *= math.exp(share * step)
+            self.counts[point] = count + (share > _COUNTED_SHARE)
 
     def weights(self, x: int) -> tuple[tuple[int, float], ...]:
         """The points that the value at ``x`` is made of, each with its weight."""
@@ -64,13 +83,17 @@ class CostModel:
         self._plain, self._drafted = Curve(), Curve()
         for (rows, queries), ms in sorted(times.items()):
             curve, x = self._pick(rows, queries)
-            curve.put(x, ms)
+            curve.put(x, ms, _FRESH)
         self._log_speed = 0.0
         self._seen = set(times)
 
     def estimate(self, num_rows: int, num_queries: int) -> float:
         """Expected milliseconds (up to the common factor before anything was measured)."""
         return math.exp(self._log_speed or 0.0) * self._shape(num_rows, num_queries)
+
+    def knows_plain(self, num_rows: int) -> bool:
+        """False while the time of a plain step is a guess."""
+        return not self._plain.is_fresh(num_rows)
 
     def observe(self, num_rows: int, num_queries: int, ms: float) -> None:
         """A step took ``ms``."""
@@ -79,15 +102,13 @@ class CostModel:
             return
         if ms <= 0.0:
             return
-        if self._log_speed is None:
+        if self._log_speed is None:  # the first time counted sets the factor
             self._log_speed = math.log(ms / self._shape(num_rows, num_queries))
-            return
         error = math.log(ms / self.estimate(num_rows, num_queries))
-        self._log_speed += _SPEED_RATE * max(-1.0, min(1.0, error))
         curve, x = self._pick(num_rows, num_queries)
-        step = _SHAPE_RATE * max(-_CLIP, min(_CLIP, error))
-        for point, weight in curve.weights(x):
-            curve.values[point] *= math.exp(step * max(0.0, min(1.0, weight)))
+        if not curve.is_fresh(x):
+            self._log_speed += _SPEED_RATE * max(-1.0, min(1.0, error))
+        curve.correct(x, error)
 
     def _shape(self, num_rows: int, num_queries: int) -> float:
         curve, x = self._pick(num_rows, num_queries)
