@@ -29,7 +29,7 @@ def open_gguf(path: Path) -> Checkpoint:
         weights = GgufWeights(file, header, spec, frozenset({ROPE_FACTORS}))
         check_tensors(spec, weights.tensors, str(path))
         tokenizer = read_tokenizer(header.metadata, spec.vocab_size, str(path))
-        generation = read_generation(header.metadata, tokenizer, str(path))
+        generation = read_generation(header.metadata, str(path))
     except BaseException:
         file.close()
         raise

@@ -49,12 +49,11 @@ def read_tokenizer(metadata: Mapping[str, Any], num_rows: int, where: str) -> To
     )
 
 
-def read_generation(metadata: Mapping[str, Any], tokenizer: TokenizerFiles, where: str) -> GenerationDefaults:
+def read_generation(metadata: Mapping[str, Any], where: str) -> GenerationDefaults:
     """End ids: the end of text, of turn and of message that the file names, and control tokens known to end turns."""
     table = read_table(metadata, where)
     found = [_special_id(metadata, key, table, where) for key in END_KEYS]
     found += [i for i, t in enumerate(table.tokens) if t in TURN_ENDS and table.kinds[i] == CONTROL]
-    del tokenizer
     return GenerationDefaults(end_ids=tuple(dict.fromkeys(value for value in found if value is not None)))
 
 

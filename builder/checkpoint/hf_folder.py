@@ -57,7 +57,7 @@ def open_folder(folder: Path) -> Checkpoint:
     try:
         check_tensors(spec, weights.tensors, str(folder))
         tokenizer = read_tokenizer(folder, spec.vocab_size)
-        generation = read_generation(folder, config, tokenizer)
+        generation = read_generation(folder, config, tokenizer, spec.vocab_size)
     except BaseException:
         weights.close()
         raise
@@ -127,7 +127,9 @@ def _read_index(path: Path) -> dict[str, str]:
     if not isinstance(weight_map, dict) or not weight_map:
         raise CheckpointError("weight_map", expected="tensor names and files", found="none", where=str(path))
     for name, file in weight_map.items():
-        plain = isinstance(file, str) and PurePosixPath(file).name == file and "\\" not in file and file not in ("", "..")
+        plain = (
+            isinstance(file, str) and PurePosixPath(file).name == file and "\\" not in file and file not in ("", "..")
+        )
         if not plain or "\0" in file:
             raise CheckpointError(
                 f"file of tensor `{name}`",

@@ -62,8 +62,10 @@ def _convert_pieces(path: Path, config: Mapping[str, Any], special: Mapping[str,
     return sentencepiece_json(pieces, bos=added("bos", default=True), eos=added("eos", default=False))
 
 
-def read_generation(folder: Path, config: Mapping[str, Any], tokenizer: TokenizerFiles) -> GenerationDefaults:
-    """generation_config.json, else the config's end token, else the tokenizer's."""
+def read_generation(
+    folder: Path, config: Mapping[str, Any], tokenizer: TokenizerFiles, num_rows: int
+) -> GenerationDefaults:
+    """generation_config.json, else the config's end token, else the tokenizer's; ids are below ``num_rows``."""
     path = folder / "generation_config.json"
     values = read_optional_object(path)
     text = config.get("text_config")
@@ -71,8 +73,9 @@ def read_generation(folder: Path, config: Mapping[str, Any], tokenizer: Tokenize
     found = next((s["eos_token_id"] for s in sources if s.get("eos_token_id") is not None), tokenizer.eos_id)
     ends = found if isinstance(found, list) else [] if found is None else [found]
     for end in ends:
-        if isinstance(end, bool) or not isinstance(end, int) or end < 0:
-            raise CheckpointError("eos_token_id", expected="token ids", found=repr(found), where=str(path))
+        if isinstance(end, bool) or not isinstance(end, int) or not 0 <= end < num_rows:
+            expected = f"token ids from 0 to {num_rows - 1}"
+            raise CheckpointError("eos_token_id", expected=expected, found=f"{found!r:.80}", where=str(path))
     if not values.get("do_sample"):
         return GenerationDefaults(end_ids=tuple(dict.fromkeys(ends)))
     return GenerationDefaults(

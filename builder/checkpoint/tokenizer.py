@@ -91,7 +91,9 @@ def load_tokenizer(tokenizer_json: str, where: str) -> Any:
         ) from error
     try:
         return Tokenizer.from_str(tokenizer_json)
-    except Exception as error:  # the library raises plain Exception
+    except BaseException as error:  # the library raises plain Exception, and PanicException, which is none
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise
         raise CheckpointError("tokenizer.json", expected="a tokenizer", found=str(error)[:200], where=where) from error
 
 

@@ -1,0 +1,25 @@
+"""Texts that tokenizers get wrong."""
+
+NASTY_TEXTS = [
+    "",
+    " ",
+    "Hello world",
+    " leading and trailing ",
+    "  two  spaces   three    four",
+    "\n\nnew\n\n\nlines \n x\r\n\r\ny",
+    "tabs\t\tand\ttab \t mixed",
+    "digits 0123456789 3.14159 1,000,000 ١٢٣ ½ ² Ⅳ",
+    "日本語のテキスト 中文测试 한국어 العربية עברית ไทย",
+    "emoji 😀😀 👩‍👩‍👧‍👦 🏳️‍🌈 👍🏽",
+    "I'm don't WE'LL it's 'tis \u2019s y'all'd've",
+    "def f(x):\n    return x**2  # comment\n\n\tif a!=b: pass",
+    "e\u0301 \u00e9 ﬁ \uff21 ﷺ \u200b\u200d\ufeff",
+    "\x00\x01\x7f\x80\u00a0\u3000\u2028",
+    "\U0010ffff\ufffd\ue000",
+    "a" * 50 + " " * 33 + "b" + "\n" * 20,
+    "<|endoftext|> <|im_start|>user\nhi<|im_end|>\n",
+    "<|im_start|><|im_start|> <|im_end|>x",
+    "<s> </s> [INST] <bos> <unk>",
+    "$100 + 20% = ^~|<>{}[]()@#&*-_=+;:'\",./?\\`",
+    "Ġ Ċ ▁▁ Ã© literal",
+]
