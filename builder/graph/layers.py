@@ -84,12 +84,10 @@ class LayerWriter:
 
     def _mlp(self, index: int, x: str) -> str:
         """[B, T, d] -> [B, T, d], float32."""
-        mlp, graph = f"model.layers.{index}.mlp", self._graph
+        mlp = f"model.layers.{index}.mlp"
         parts = [f"{mlp}.gate_proj", f"{mlp}.up_proj"]
         both = self._linear(f"layers.{index}.gate_up", parts, x, bias=self._spec.mlp_bias)
-        sizes = graph.constant([self._spec.intermediate_size] * 2, "int64")
-        gate, up = graph.ops("Split", both, sizes, outputs=(None, None), axis=-1)
-        y = graph.op("Mul", self._dialect.activation(self._spec.activation, gate), up)
+        y = self._dialect.gated(self._spec.activation, both)
         return self._to_residual(
             self._linear(f"layers.{index}.down", [f"{mlp}.down_proj"], y, bias=self._spec.mlp_bias)
         )

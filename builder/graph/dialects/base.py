@@ -59,8 +59,8 @@ class Dialect(Protocol):
     def add_norm(self, x: str, delta: str, weight: str) -> tuple[str, str]:
         """(RMS norm of the sum, the sum ``x`` + ``delta``), all float32."""
 
-    def activation(self, kind: Activation, x: str) -> str:
-        """``x`` through the MLP's activation."""
+    def gated(self, kind: Activation, gate_up: str) -> str:
+        """The MLP's activation of the gate times up: [B, T, 2 I] -> [B, T, I]."""
 
     def attention(self, layer: LayerAttention, qkv: str) -> str:
         """Norm (where given) and rotate q and k, extend the cache, attend.

@@ -1,4 +1,4 @@
-"""Splitting joined q, k and v into heads, and joining them again, for dialects without a fused operator."""
+"""Splitting what joined linears give (heads, gate and up), for dialects without a fused operator."""
 
 from collections.abc import Callable
 
@@ -8,6 +8,13 @@ from .base import LayerAttention
 
 Norm = Callable[[str, str], str]
 """RMS norm of a float32 value by a weight."""
+
+
+def split_gate(graph: GraphBuilder, spec: ModelSpec, gate_up: str) -> tuple[str, str]:
+    """[B, T, 2 I] -> gate and up, each [B, T, I]."""
+    sizes = graph.constant([spec.intermediate_size] * 2, "int64")
+    gate, up = graph.ops("Split", gate_up, sizes, outputs=(None, None), axis=-1)
+    return gate, up
 
 
 class HeadSplitter:
@@ -40,10 +47,12 @@ class HeadSplitter:
         graph = self._graph
         x = graph.op("Reshape", x, graph.constant([0, 0, num_heads, self._spec.head_dim], "int64"))
         if norm_weight is not None:
-            x = self._norm_compute(x, norm_weight)
+            x = norm_in_float32(graph, self._norm, x, norm_weight)
         return graph.op("Transpose", x, perm=[0, 2, 1, 3])
 
-    def _norm_compute(self, x: str, weight: str) -> str:
-        if self._graph.compute == "float32":
-            return self._norm(x, weight)
-        return self._graph.cast(self._norm(self._graph.cast(x, "float32"), weight), self._graph.compute)
+
+def norm_in_float32(graph: GraphBuilder, norm: Norm, x: str, weight: str) -> str:
+    """The norm of a value in the compute type."""
+    if graph.compute == "float32":
+        return norm(x, weight)
+    return graph.cast(norm(graph.cast(x, "float32"), weight), graph.compute)

@@ -6,6 +6,7 @@ from ...spec.target import Activation, ModelSpec
 from ..graph_builder import MICROSOFT, GraphBuilder
 from ..step import STEP, Columns, Visibility
 from .base import LayerAttention
+from .heads import norm_in_float32, split_gate
 
 
 class OnnxRuntimeDialect:
@@ -48,8 +49,12 @@ class OnnxRuntimeDialect:
         )
         return normed, total
 
-    def activation(self, kind: Activation, x: str) -> str:
+    def gated(self, kind: Activation, gate_up: str) -> str:
         """See ``Dialect``."""
+        gate, up = split_gate(self._graph, self._spec, gate_up)
+        return self._graph.op("Mul", self._activation(kind, gate), up)
+
+    def _activation(self, kind: Activation, x: str) -> str:
         if kind == "silu":
             return self._graph.op("QuickGelu", x, domain=MICROSOFT, alpha=1.0)
         return self._graph.op("FastGelu", x, domain=MICROSOFT)
@@ -95,6 +100,6 @@ class OnnxRuntimeDialect:
         q, k, v = graph.ops("Split", qkv, sizes, outputs=(None, None, None), axis=-1)
         heads = graph.constant([0, 0, -1, spec.head_dim], "int64")
         flat = graph.constant([0, 0, -1], "int64")
-        q = graph.op("Reshape", self.norm(graph.op("Reshape", q, heads), layer.q_norm), flat)
-        k = graph.op("Reshape", self.norm(graph.op("Reshape", k, heads), layer.k_norm), flat)
-        return q, k, v
+        q = norm_in_float32(graph, self.norm, graph.op("Reshape", q, heads), layer.q_norm)
+        k = norm_in_float32(graph, self.norm, graph.op("Reshape", k, heads), layer.k_norm)
+        return graph.op("Reshape", q, flat), graph.op("Reshape", k, flat), v

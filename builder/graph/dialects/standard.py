@@ -6,7 +6,7 @@ from ...spec.target import Activation, ModelSpec
 from ..graph_builder import GraphBuilder
 from ..step import STEP, Columns, Visibility
 from .base import LayerAttention
-from .heads import HeadSplitter
+from .heads import HeadSplitter, split_gate
 
 
 class StandardDialect:
@@ -45,8 +45,12 @@ class StandardDialect:
         total = self._graph.op("Add", x, delta)
         return self.norm(total, weight), total
 
-    def activation(self, kind: Activation, x: str) -> str:
+    def gated(self, kind: Activation, gate_up: str) -> str:
         """See ``Dialect``."""
+        gate, up = split_gate(self._graph, self._spec, gate_up)
+        return self._graph.op("Mul", self._activation(kind, gate), up)
+
+    def _activation(self, kind: Activation, x: str) -> str:
         if kind == "silu":
             return self._graph.op("Mul", x, self._graph.op("Sigmoid", x))
         return self._graph.op("Gelu", x, approximate="tanh")
