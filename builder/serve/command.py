@@ -1,6 +1,7 @@
 """How Triton is started: its arguments and its environment. Pure functions."""
 
 import os
+import re
 import sys
 import sysconfig
 from collections.abc import Iterable, Mapping
@@ -18,7 +19,7 @@ def server_command(
     """The argument list. Models are loaded by name, so that stray folders in the repository cannot stop the server."""
     command = [
         str(triton.program),
-        f"--model-repository={options.repository.resolve()}",
+        f"--model-repository={_plain_path(options.repository.resolve(), run_folder)}",
         "--model-control-mode=explicit",
         *[f"--load-model={name}" for name in models],
         f"--http-address={options.host}",
@@ -36,6 +37,18 @@ def server_command(
         command.append(f"--backend-directory={link_backend(triton.bundled_root, run_folder)}")
         command.append(f"--cache-directory={triton.bundled_root / 'caches'}")
     return command
+
+
+def _plain_path(repository: Path, run_folder: Path) -> Path:
+    """The repository, through a link where its path has spaces or the like: Triton starts its stubs through a shell.
+
+    (With a space the stub never comes up and the server waits for it for ever; seen with Triton 2.51.)
+    """
+    if re.fullmatch(r"[\w./+,@%=:-]+", str(repository), re.ASCII):
+        return repository
+    link = run_folder / "repository"
+    link.symlink_to(repository)
+    return link
 
 
 def server_environment(base: Mapping[str, str], num_threads: int | None) -> dict[str, str]:

@@ -12,6 +12,7 @@ _MODEL_FAILURE = re.compile(
     re.DOTALL,
 )
 _ERROR_LINE = re.compile(r"^E\d{4} [\d:.]+ \d+ [\w./]+:\d+\] \"?(?P<reason>.+?)\"?$", re.M)
+_HARMLESS = ("CudaDriverHelper",)  # said at every start without a GPU
 _MAX_CHARS = 600
 
 
@@ -20,7 +21,7 @@ def failure_reason(log: str) -> str:
     found = _MODEL_FAILURE.search(log)
     if found:
         return _one_line(f"{found['model'] or found['name']}: {found['reason']}")
-    errors = _ERROR_LINE.findall(log)
+    errors = [line for line in _ERROR_LINE.findall(log) if not line.startswith(_HARMLESS)]
     return _one_line(errors[-1]) if errors else ""
 
 

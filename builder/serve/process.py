@@ -136,11 +136,14 @@ class ServerProcess:
         code = self._process.poll() if self._process else None
         if code is None:
             return
-        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        if code < 0:
+            reason = f"the server killed by signal {signal.Signals(-code).name}"
+        else:
+            reason = failure_reason(self._log_text()) or f"the server ended with exit code {code}"
         raise ServeError(
             "Triton",
             expected="to serve " + ", ".join(self.models),
-            found=failure_reason(self._log_text()) or f"the server ended with {how}",
+            found=reason,
             action="The server's log has more: start again with --log FILE" if not self.options.log_file else "",
             where=str(self.options.log_file or ""),
         )

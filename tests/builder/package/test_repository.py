@@ -64,10 +64,7 @@ def test_a_full_disk_is_named_and_nothing_is_left(tmp_path: Path) -> None:
 
 def test_a_full_disk_that_a_backend_wrapped_is_named_too(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="disk: expected room for model"), staged_folder(tmp_path / "repo" / "model"):
-        try:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        except OSError as error:
-            raise BuildError("graph", found=str(error)) from error
+        raise BuildError("graph", found="No space left") from OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_a_parent_that_is_a_file_is_named(tmp_path: Path) -> None:

@@ -100,3 +100,14 @@ def test_free_ports_are_three_different_ones(tmp_path: Path) -> None:
     ports = {options.http_port, options.grpc_port, options.metrics_port}
     assert len(ports) == 3
     assert 0 not in ports
+
+
+def test_a_path_that_a_shell_would_split_is_served_through_a_link(tmp_path: Path) -> None:
+    repository = tmp_path / "some where"
+    repository.mkdir()
+    run_folder = tmp_path / "run"
+    run_folder.mkdir()
+    triton = TritonInstallation(program=tmp_path / "tritonserver", bundled_root=None)
+    command = server_command(triton, ServeOptions(repository=repository), ["a"], run_folder, "prefix_")
+    assert f"--model-repository={run_folder / 'repository'}" in command
+    assert (run_folder / "repository").resolve() == repository

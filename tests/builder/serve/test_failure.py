@@ -3,7 +3,8 @@
 import pytest
 from draftsmith.builder.serve.failure import failure_reason
 
-LOADED = "I1130 20:51:13.479086 10429 model_lifecycle.cc:839] \"successfully loaded 'dummy'\"\n"
+NO_GPU = 'E1130 20:51:11.784404 10429 server.cc:241] "CudaDriverHelper has not been initialized."\n'
+LOADED = NO_GPU + "I1130 20:51:13.479086 10429 model_lifecycle.cc:839] \"successfully loaded 'dummy'\"\n"
 FAILED_MODEL = (
     "E1130 20:51:21.186994 10559 model_lifecycle.cc:642] \"failed to load 'bad' version 1: Internal: ManifestError: "
     'target.onnx: expected a, found b. Do c.\\n\\nAt:\\n  /repo/bad/1/model.py(6): initialize\\n"\n'
