@@ -1,6 +1,9 @@
 """A running answer, read by a ``for`` loop."""
 
+import atexit
+import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Self
@@ -99,6 +102,7 @@ class Stream(Iterator[Chunk]):
                 continue
             with self._lock:
                 self._call = call
+            _open_streams.add(self)
         if generation.is_over:
             self._cancel_call()
 
@@ -126,5 +130,20 @@ class Stream(Iterator[Chunk]):
         self.close()
 
     def __del__(self) -> None:
-        if hasattr(self, "_lock"):
+        if hasattr(self, "_lock") and not sys.is_finalizing():
             self.close()
+
+
+_open_streams: "weakref.WeakSet[Stream]" = weakref.WeakSet()
+
+
+@atexit.register
+def _end_open_streams() -> None:
+    """End what the program left open while gRPC's threads still run.
+
+    Later, in an interpreter that is shutting down, those threads are frozen, maybe with the lock of a call, and
+    cancelling that call (gRPC's own clean-up does it too) waits for ever.
+    """
+    for stream in list(_open_streams):
+        stream.close()
+        stream._finish_call()
