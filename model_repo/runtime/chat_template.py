@@ -5,9 +5,9 @@ every loop turn, call and built string is paid from a budget, so that it cannot 
 """
 
 import datetime
+import functools
 import json
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jinja2
@@ -17,38 +17,11 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from .template_budget import Budget, TemplateError, check_call, check_operator
+
 _BUDGET = "draftsmith_budget"
 _BOUNDED_LOOP = "draftsmith_bounded_loop"
-_BOUNDED_TEXT = "draftsmith_bounded_text"
-_MAX_TURNS = 200_000
-_MAX_CHARS = 16_000_000
-_MAX_NUMBER = 10_000
-_LONG_WIDTH = re.compile(r"\d{5,}")
-
-
-class TemplateError(Exception):
-    """What a template says when it refuses its messages (``raise_exception``), or that its budget is spent."""
-
-
-class Budget:
-    """Loop turns and characters that one rendering may still use."""
-
-    def __init__(self) -> None:
-        self._turns = _MAX_TURNS
-        self._chars = _MAX_CHARS
-
-    def pay_turn(self) -> None:
-        """One loop turn or call."""
-        self._turns -= 1
-        if self._turns < 0:
-            raise TemplateError(f"the template runs too long (more than {_MAX_TURNS:,} loop turns and calls)")
-
-    def pay_value(self, value: object) -> None:
-        """A value that was built; its size counts."""
-        if isinstance(value, (str, list, tuple)):
-            self._chars -= len(value)
-            if self._chars < 0:
-                raise TemplateError(f"the template writes too much (more than {_MAX_CHARS:,} characters)")
+_BOUNDED_VALUE = "draftsmith_bounded_value"
 
 
 class BoundedEnvironment(ImmutableSandboxedEnvironment):
@@ -58,9 +31,11 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     def __init__(self) -> None:
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[GenerationTag, loopcontrols])
+        del self.globals["lipsum"]
         self.filters["tojson"] = _to_json
+        self.filters = {name: _guard(name, function) for name, function in self.filters.items()}
         self.filters[_BOUNDED_LOOP] = jinja2.pass_context(_bound_loop)
-        self.filters[_BOUNDED_TEXT] = jinja2.pass_context(_bound_text)
+        self.filters[_BOUNDED_VALUE] = jinja2.pass_context(_bound_value)
         self.globals["raise_exception"] = _raise_exception
         self.globals["strftime_now"] = _strftime_now
 
@@ -68,21 +43,14 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         budget = _find_budget(context)
         budget.pay_turn()
         owner = getattr(obj, "__self__", None)
-        if isinstance(owner, str):
-            _check_numbers((owner, *args, *kwargs.values()), is_format=getattr(obj, "__name__", "") == "format")
-            if getattr(obj, "__name__", "") == "replace" and len(args) > 1:
-                _check_product(owner, args[1])
+        if isinstance(owner, (str, bytes)):
+            check_call(getattr(obj, "__name__", ""), owner, args, kwargs)
         result = super().call(context, obj, *args, **kwargs)
         budget.pay_value(result)
         return result
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        if operator == "*":
-            _check_product(left, right)
-        elif operator == "**":
-            _check_numbers((left, right), is_format=False)
-        elif operator == "%":
-            _check_numbers((left,), is_format=isinstance(left, str))
+        check_operator(operator, left, right)
         result = super().call_binop(context, operator, left, right)
         _find_budget(context).pay_value(result)
         return result
@@ -157,22 +125,24 @@ class ChatTemplate:
 
 
 def _bind_budget(tree: nodes.Template) -> None:
-    """Route every loop's items, every ``~`` and every filter's result through the budget."""
+    """Route every loop's items, and every value that is written, joined by ``~`` or filtered, through the budget."""
     for loop in list(tree.find_all(nodes.For)):
         loop.iter = _filter(loop.iter, _BOUNDED_LOOP)
-    for field_owner in list(tree.find_all(nodes.Node)):
-        for name, value in list(field_owner.iter_fields()):
+    for owner in list(tree.find_all(nodes.Node)):
+        for name, value in list(owner.iter_fields()):
+            is_written = isinstance(owner, nodes.Output)
             if isinstance(value, list):
-                setattr(field_owner, name, [_bound(item) for item in value])
+                setattr(owner, name, [_bound(item, is_written=is_written) for item in value])
             else:
-                setattr(field_owner, name, _bound(value))
+                setattr(owner, name, _bound(value, is_written=False))
 
 
-def _bound(value: Any) -> Any:
-    is_ours = isinstance(value, nodes.Filter) and value.name in (_BOUNDED_LOOP, _BOUNDED_TEXT)
-    if isinstance(value, nodes.Concat) or (isinstance(value, nodes.Filter) and not is_ours and value.node is not None):
-        return _filter(value, _BOUNDED_TEXT)
-    return value
+def _bound(value: Any, *, is_written: bool) -> Any:
+    if isinstance(value, nodes.Filter):
+        grows = value.node is not None and value.name not in (_BOUNDED_LOOP, _BOUNDED_VALUE)
+    else:
+        grows = isinstance(value, nodes.Concat) or (is_written and not isinstance(value, nodes.TemplateData))
+    return _filter(value, _BOUNDED_VALUE) if grows else value
 
 
 def _filter(node: Any, name: str) -> nodes.Filter:
@@ -198,31 +168,23 @@ def _pay_for(items: Iterable[Any], budget: Budget) -> Iterator[Any]:
         yield item
 
 
-def _bound_text(context: Context, value: Any) -> Any:
+def _bound_value(context: Context, value: Any) -> Any:
     budget = _find_budget(context)
     budget.pay_turn()
     budget.pay_value(value)
     return value
 
 
-def _check_numbers(values: Iterable[Any], *, is_format: bool) -> None:
-    """Refuse huge paddings, powers and format widths before they are built."""
-    for value in values:
-        if isinstance(value, int) and abs(value) > _MAX_NUMBER:
-            raise TemplateError(f"the template uses a number above {_MAX_NUMBER:,} to build a value")
-        if is_format and isinstance(value, str) and _LONG_WIDTH.search(value):
-            raise TemplateError("the template formats with a huge width")
+def _guard(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A filter that refuses what would be huge; Jinja's marks on the function (what it is passed) are kept."""
+    first = 1 if hasattr(function, "jinja_pass_arg") else 0
 
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        check_call(name, args[first] if len(args) > first else None, args[first + 1 :], kwargs)
+        return function(*args, **kwargs)
 
-def _check_product(left: Any, right: Any) -> None:
-    size = 1
-    for value in (left, right):
-        if isinstance(value, (str, list, tuple)):
-            size *= len(value)
-        elif isinstance(value, int):
-            size *= max(1, value if value.bit_length() < 64 else 2**64)
-    if size > _MAX_CHARS and any(isinstance(v, (str, list, tuple)) for v in (left, right)):
-        raise TemplateError("the template multiplies a text to a huge size")
+    return call
 
 
 def _to_json(

@@ -53,7 +53,7 @@ class PromptEncoder:
         for word in words:
             for text in (word, " " + word):
                 sequences.add(tuple(self._tokenizer.encode(text, add_special_tokens=False).ids))
-            for piece in (word, "\u2581" + word):  # a whole word within a text, where encode() adds a space itself
+            for piece in (word, "\u2581" + word, "\u0120" + word):  # whole words that encode() may split or prefix
                 token = self._tokenizer.token_to_id(piece)
                 if token is not None:
                     sequences.add((token,))
@@ -64,7 +64,10 @@ class PromptEncoder:
             raise RequestError(
                 "messages", expected="a model with a chat template", found="none", action="Send text_input instead"
             )
-        self._check_bytes(sum(len(m.get("content", "")) for m in messages), "messages")
+        for message in messages:
+            if not all(isinstance(message.get(name), str) for name in ("role", "content")):
+                raise RequestError("messages", expected="role and content as text", found=repr(message)[:60])
+        self._check_bytes(sum(len(m["content"]) for m in messages), "messages")
         return self._chat_template.render(messages)
 
     def _tokenise(self, text: str, name: str, *, adds_special: bool) -> Int32Array:
