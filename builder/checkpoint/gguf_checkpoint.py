@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+from draftsmith.builder.errors import CheckpointError
 from draftsmith.builder.model import read_model_spec
 
 from .gguf_config import hf_config
-from .gguf_header import read_header
+from .gguf_header import GgufHeader, read_header
 from .gguf_names import ROPE_FACTORS
 from .gguf_rope import llama3_scaling
 from .gguf_tokenizer import read_generation, read_tokenizer
@@ -20,6 +21,7 @@ def open_gguf(path: Path) -> Checkpoint:
     file = MappedFile(path)
     try:
         header = read_header(file, block_sizes())
+        _refuse_parts(header, str(path))
         config = hf_config(header, str(path))
         spec = read_model_spec(config, str(path))
         if ROPE_FACTORS in header.tensors:
@@ -41,3 +43,18 @@ def open_gguf(path: Path) -> Checkpoint:
         tokenizer=tokenizer,
         generation=generation,
     )
+
+
+def _refuse_parts(header: GgufHeader, where: str) -> None:
+    """One part of a split model, or something that is no model, is refused by what it is."""
+    parts, kind = header.metadata.get("split.count", 1), header.metadata.get("general.type", "model")
+    if parts not in (0, 1):
+        raise CheckpointError(
+            "GGUF file",
+            expected="the whole model",
+            found=f"one of {parts!r:.20} parts",
+            where=where,
+            action="Join them with llama.cpp's `llama-gguf-split --merge`.",
+        )
+    if kind != "model":
+        raise CheckpointError("general.type", expected="model", found=f"{kind!r:.40}", where=where)

@@ -1,5 +1,7 @@
 """Stored bytes -> float32, and the check that they are numbers."""
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 from draftsmith.builder.errors import CheckpointError
@@ -22,7 +24,9 @@ def to_float32(raw: npt.NDArray[np.uint8], dtype: str, shape: tuple[int, ...]) -
 
 def check_finite(values: Weights, name: str, where: str) -> Weights:
     """``values``, or ``CheckpointError`` where one is NaN or infinite."""
-    if not np.isfinite(values).all():
+    with np.errstate(all="ignore"):
+        total = float(np.sum(values, dtype=np.float64))  # NaN and infinity survive a sum, without a second array
+    if not math.isfinite(total):
         bad = int(values.size - np.count_nonzero(np.isfinite(values)))
         raise CheckpointError(
             f"tensor `{name}`",

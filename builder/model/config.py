@@ -35,6 +35,9 @@ NEUTRAL_VALUES: Mapping[str, tuple[Any, ...]] = {
     "altup_num_inputs": (None,),
     "hidden_size_per_layer_input": (None, 0),
     "parallel_attn": (None, False),
+    "use_qk_norm": (None, False),
+    "rope_interleaved": (None, False),
+    "cross_attention_layers": (None,),
 }
 
 
