@@ -20,7 +20,7 @@ from draftsmith.model_repo.runtime.request import Update
 
 from tests.tiny_models import write_tiny_checkpoint
 
-PRECISIONS = ("fp32", "fp16")
+PRECISIONS = ("fp16", "int8")
 MODELS = [f"tiny_{precision}" for precision in PRECISIONS]
 MAX_LENGTH = 512
 
