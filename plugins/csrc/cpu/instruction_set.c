@@ -1,0 +1,21 @@
+/* The kernels of one instruction set: compiled once for each, with its flags and -DISA=name. */
+#include "attention.h"
+#include "linear_dot.h"
+#include "row_kernels.h"
+
+#define JOIN_(a, b) a##b
+#define JOIN(a, b) JOIN_(a, b)
+#define TEXT_(a) #a
+#define TEXT(a) TEXT_(a)
+
+const struct kernels JOIN(kernels_, ISA) = {
+    .name = TEXT(ISA),
+    .activation_bytes = activation_bytes,
+    .quantize_rows = quantize_rows,
+    .multiply_panels = multiply_panels,
+    .norm_rows = norm_rows,
+    .gate_rows = gate_rows,
+    .prepare_tokens = prepare_tokens,
+    .attend_block = attend_block,
+    .combine_token = combine_token,
+};

@@ -1,0 +1,201 @@
+/* CachedAttention: qkv float [B, T, (H + 2 Hkv) D], past_key and past_value float [B, Hkv, S, D],
+ * positions int32 [B, T], past_lengths int32 [B], query_lengths int32 [B], tree_mask bool [B, T, T], cos and sin float
+ * [positions, D / 2], q_norm and k_norm float [D] (optional) -> y float [B, T, H D], present_key, present_value (the
+ * memory of the past ones, or copies). Attributes num_heads, num_kv_heads, window (0: none), scale, epsilon. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ort_node.h"
+#include "scratch.h"
+
+enum { PARTIAL_BYTES = 8 << 20, TILE_QUERIES = 48, PREPARE_TOKENS = 16, MOST_HEAD_DIM = 1024 };
+
+enum input { QKV, PAST_KEY, PAST_VALUE, POSITIONS, PAST_LENGTHS, QUERY_LENGTHS, TREE_MASK, COS, SIN, Q_NORM, K_NORM,
+             NUM_INPUTS };
+
+struct attention {
+    int64_t num_heads, num_kv_heads, window;
+    float scale, epsilon;
+};
+
+static void prepare(void *job, int64_t first, int64_t last) { active_kernels->prepare_tokens(job, first, last); }
+
+static int64_t count_tiles(const struct attention_job *job)
+{
+    return (job->wave_tokens + job->tile_tokens - 1) / job->tile_tokens;
+}
+
+static void attend(void *data, int64_t first, int64_t last)
+{
+    const struct attention_job *job = data;
+    const int64_t tiles = count_tiles(job);
+    for (int64_t i = first; i < last; i++) {
+        const int64_t block = i % job->num_blocks, tile = i / job->num_blocks % tiles, head = i / job->num_blocks / tiles;
+        active_kernels->attend_block(job, head / job->num_kv_heads, head % job->num_kv_heads, tile, block);
+    }
+}
+
+static void combine(void *data, int64_t first, int64_t last)
+{
+    const struct attention_job *job = data;
+    for (int64_t i = first; i < last; i++)
+        active_kernels->combine_token(job, i / job->wave_tokens, job->first_token + i % job->wave_tokens);
+}
+
+/* Lengths are data: check them before anything is written. */
+static ort_status *check_lengths(struct attention_job *job)
+{
+    int64_t longest = 1;
+    for (int64_t b = 0; b < job->num_sequences; b++) {
+        const int64_t past = job->past_lengths[b], length = job->query_lengths[b];
+        if (past < 0 || length < 0 || length > job->num_tokens || past + length > job->capacity)
+            return fail("CachedAttention: expected lengths that fit into the block and the cache");
+        for (int64_t t = 0; t < length; t++) {
+            const int64_t position = job->positions[b * job->num_tokens + t];
+            if (position < 0 || position >= job->num_positions)
+                return fail("CachedAttention: expected positions inside the rotary table");
+        }
+        longest = past + length > longest ? past + length : longest;
+    }
+    job->num_blocks = (longest + KEY_BLOCK - 1) / KEY_BLOCK;
+    return NULL;
+}
+
+static ort_status *allocate(struct attention_job *job)
+{
+    const int64_t per_token = job->num_sequences * job->num_heads, d = job->head_dim;
+    const int64_t partial_floats = per_token * job->num_blocks * (d + 2);
+    const int64_t group = job->num_heads / job->num_kv_heads;
+    const int64_t wave = PARTIAL_BYTES / (partial_floats * (int64_t)sizeof(float));
+    job->wave_tokens = wave < 1 ? 1 : wave > job->num_tokens ? job->num_tokens : wave;
+    job->tile_tokens = TILE_QUERIES / group < 1 ? 1 : TILE_QUERIES / group;
+    const int64_t query_floats = per_token * job->num_tokens * d;
+    job->queries = thread_scratch((size_t)(query_floats + partial_floats * job->wave_tokens) * sizeof(float));
+    job->partials = job->queries + query_floats;
+    return job->queries ? NULL : fail("CachedAttention: out of memory");
+}
+
+static ort_status *run_waves(const ort_context *context, struct attention_job *job)
+{
+    const int64_t wave = job->wave_tokens, heads = job->num_sequences * job->num_kv_heads;
+    for (job->first_token = 0; job->first_token < job->num_tokens; job->first_token += wave) {
+        const int64_t left = job->num_tokens - job->first_token;
+        job->wave_tokens = wave < left ? wave : left;
+        const int64_t total = heads * count_tiles(job) * job->num_blocks;
+        TRY(run_tasks(context, attend, job, total, total, 1));
+        const int64_t tokens = job->num_sequences * job->wave_tokens;
+        TRY(run_tasks(context, combine, job, tokens, tokens / PREPARE_TOKENS, 1));
+    }
+    return NULL;
+}
+
+static ort_status *read_inputs(const ort_context *context, struct attention_job *job, struct tensor *past_key,
+                               const void **past_value)
+{
+    struct tensor qkv, cos;
+    TRY(read_tensor(context, QKV, &qkv));
+    TRY(read_tensor(context, PAST_KEY, past_key));
+    TRY(read_tensor(context, COS, &cos));
+    TRY(read_data(context, PAST_VALUE, past_value));
+    TRY(read_data(context, POSITIONS, &job->positions));
+    TRY(read_data(context, PAST_LENGTHS, &job->past_lengths));
+    TRY(read_data(context, QUERY_LENGTHS, &job->query_lengths));
+    TRY(read_data(context, TREE_MASK, &job->tree_mask));
+    TRY(read_data(context, SIN, &job->sin));
+    TRY(read_data(context, Q_NORM, &job->q_norm));
+    TRY(read_data(context, K_NORM, &job->k_norm));
+    job->qkv = qkv.data;
+    job->cos = cos.data;
+    job->num_positions = cos.dims[0];
+    job->num_sequences = qkv.dims[0];
+    job->num_tokens = qkv.dims[1];
+    job->capacity = past_key->dims[2];
+    job->head_dim = past_key->dims[3];
+    if (qkv.rank != 3 || past_key->rank != 4 || cos.rank != 2 || job->head_dim > MOST_HEAD_DIM ||
+        qkv.dims[2] != (job->num_heads + 2 * job->num_kv_heads) * job->head_dim || job->capacity % KEY_LANES ||
+        past_key->dims[0] != job->num_sequences || cos.dims[1] * 2 != job->head_dim)
+        return fail("CachedAttention: expected qkv [B, T, (H + 2 Hkv) D], cache [B, Hkv, 16 n, D], tables [P, D / 2]");
+    return NULL;
+}
+
+static ort_status *make_outputs(ort_context *context, struct attention_job *job, const struct tensor *past_key,
+                                const void *past_value)
+{
+    const int64_t dims[] = {job->num_sequences, job->num_tokens, job->num_heads * job->head_dim};
+    TRY(make_output(context, 0, dims, 3, &job->y));
+    TRY(make_output(context, 1, past_key->dims, 4, &job->keys));
+    TRY(make_output(context, 2, past_key->dims, 4, &job->values));
+    const size_t floats = (size_t)(job->num_sequences * job->num_kv_heads * job->capacity * job->head_dim);
+    if (job->keys != past_key->data)
+        memcpy(job->keys, past_key->data, floats * sizeof(float));
+    if (job->values != past_value)
+        memcpy(job->values, past_value, floats * sizeof(float));
+    return NULL;
+}
+
+static ort_status *compute(void *kernel, ort_context *context)
+{
+    const struct attention *facts = kernel;
+    struct attention_job job = {.num_heads = facts->num_heads, .num_kv_heads = facts->num_kv_heads,
+                                .window = facts->window, .scale = facts->scale, .epsilon = facts->epsilon};
+    struct tensor past_key;
+    const void *past_value;
+    TRY(read_inputs(context, &job, &past_key, &past_value));
+    TRY(check_lengths(&job));
+    TRY(make_outputs(context, &job, &past_key, past_value));
+    TRY(allocate(&job));
+    const int64_t tokens = job.num_sequences * job.num_tokens;
+    TRY(run_tasks(context, prepare, &job, tokens, tokens / PREPARE_TOKENS, 1));
+    return run_waves(context, &job);
+}
+
+static ort_status *read_attributes(const ort_info *info, struct attention *facts)
+{
+    TRY(ort_get_int(info, "num_heads", &facts->num_heads));
+    TRY(ort_get_int(info, "num_kv_heads", &facts->num_kv_heads));
+    TRY(ort_get_int(info, "window", &facts->window));
+    TRY(ort_get_float(info, "scale", &facts->scale));
+    TRY(ort_get_float(info, "epsilon", &facts->epsilon));
+    if (facts->num_kv_heads < 1 || facts->num_heads % facts->num_kv_heads || facts->num_heads / facts->num_kv_heads > 64)
+        return fail("CachedAttention: expected 1 to 64 heads for each KV head");
+    return NULL;
+}
+
+static ort_status *create(const ort_operator *op, const ort_table *table, const ort_info *info, void **kernel)
+{
+    (void)op, (void)table;
+    struct attention *facts = calloc(1, sizeof *facts);
+    *kernel = facts;
+    return facts ? read_attributes(info, facts) : fail("CachedAttention: out of memory");
+}
+
+static const char *get_name(const ort_operator *op) { return (void)op, "CachedAttention"; }
+static size_t count_inputs(const ort_operator *op) { return (void)op, NUM_INPUTS; }
+static size_t count_outputs(const ort_operator *op) { return (void)op, 3; }
+static int get_input_type(const ort_operator *op, size_t index)
+{
+    (void)op;
+    return index >= POSITIONS && index <= QUERY_LENGTHS ? ORT_INT32 : index == TREE_MASK ? ORT_BOOL : ORT_FLOAT;
+}
+static int get_input_presence(const ort_operator *op, size_t index)
+{
+    return (void)op, index >= Q_NORM ? ORT_OPTIONAL : ORT_REQUIRED;
+}
+
+const ort_operator operator_cached_attention = {
+    .version = ORT_INTERFACE_VERSION,
+    .get_name = get_name,
+    .get_provider = cpu_provider,
+    .get_input_type = get_input_type,
+    .count_inputs = count_inputs,
+    .get_output_type = all_floats,
+    .count_outputs = count_outputs,
+    .destroy = free,
+    .get_input_presence = get_input_presence,
+    .get_output_presence = all_required,
+    .get_input_memory = default_memory,
+    .create_checked = create,
+    .compute_checked = compute,
+    .get_start_version = first_version,
+    .get_end_version = last_version,
+};

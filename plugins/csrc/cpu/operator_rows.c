@@ -1,0 +1,104 @@
+/* RmsNorm: x float [..., d], weight float [d] -> y. AddRmsNorm: x, delta, weight -> y, total = x + delta.
+ * GatedActivation: gate_up float [..., 2 I] -> y float [..., I]; attribute activation: 0 SiLU, 1 GELU (tanh). */
+#include <stdlib.h>
+
+#include "ort_node.h"
+
+enum { TASK_ELEMENTS = 1 << 14, MOST_TASKS = 64 };
+
+struct norm {
+    float epsilon;
+};
+
+struct gate {
+    int64_t activation;
+};
+
+static void norm(void *job, int64_t first, int64_t last) { active_kernels->norm_rows(job, first, last); }
+static void gate(void *job, int64_t first, int64_t last) { active_kernels->gate_rows(job, first, last); }
+
+static ort_status *run_rows(const ort_context *context, work work, void *job, int64_t num_rows, int64_t width)
+{
+    int64_t tasks = num_rows * width / TASK_ELEMENTS;
+    tasks = tasks > MOST_TASKS ? MOST_TASKS : tasks;
+    return run_tasks(context, work, job, num_rows, tasks < num_rows ? tasks : num_rows, 1);
+}
+
+static int64_t count_rows(const struct tensor *x)
+{
+    int64_t rows = 1;
+    for (size_t i = 0; i + 1 < x->rank; i++)
+        rows *= x->dims[i];
+    return rows;
+}
+
+static ort_status *compute_norm(void *kernel, ort_context *context)
+{
+    struct tensor x;
+    TRY(read_tensor(context, 0, &x));
+    struct norm_job job = {.num_rows = count_rows(&x), .width = x.dims[x.rank - 1], .x = x.data};
+    job.epsilon = ((struct norm *)kernel)->epsilon;
+    TRY(read_data(context, 1, &job.weight));
+    TRY(make_output(context, 0, x.dims, x.rank, &job.y));
+    return run_rows(context, norm, &job, job.num_rows, job.width);
+}
+
+static ort_status *compute_add_norm(void *kernel, ort_context *context)
+{
+    struct tensor x;
+    TRY(read_tensor(context, 0, &x));
+    struct norm_job job = {.num_rows = count_rows(&x), .width = x.dims[x.rank - 1], .x = x.data};
+    job.epsilon = ((struct norm *)kernel)->epsilon;
+    TRY(read_data(context, 1, &job.delta));
+    TRY(read_data(context, 2, &job.weight));
+    TRY(make_output(context, 0, x.dims, x.rank, &job.y));
+    TRY(make_output(context, 1, x.dims, x.rank, &job.total));
+    return run_rows(context, norm, &job, job.num_rows, job.width);
+}
+
+static ort_status *compute_gate(void *kernel, ort_context *context)
+{
+    struct tensor x;
+    TRY(read_tensor(context, 0, &x));
+    struct gate_job job = {.num_rows = count_rows(&x), .gate_up = x.data};
+    job.activation = (enum activation)((struct gate *)kernel)->activation;
+    job.width = x.dims[x.rank - 1] /= 2;
+    TRY(make_output(context, 0, x.dims, x.rank, &job.y));
+    return run_rows(context, gate, &job, job.num_rows, job.width);
+}
+
+static ort_status *create_norm(const ort_operator *op, const ort_table *table, const ort_info *info, void **kernel)
+{
+    (void)op, (void)table;
+    struct norm *norm = calloc(1, sizeof *norm);
+    *kernel = norm;
+    return norm ? ort_get_float(info, "epsilon", &norm->epsilon) : fail("RmsNorm: out of memory");
+}
+
+static ort_status *create_gate(const ort_operator *op, const ort_table *table, const ort_info *info, void **kernel)
+{
+    (void)op, (void)table;
+    struct gate *gate = calloc(1, sizeof *gate);
+    *kernel = gate;
+    return gate ? ort_get_int(info, "activation", &gate->activation) : fail("GatedActivation: out of memory");
+}
+
+static const char *name_norm(const ort_operator *op) { return (void)op, "RmsNorm"; }
+static const char *name_add_norm(const ort_operator *op) { return (void)op, "AddRmsNorm"; }
+static const char *name_gate(const ort_operator *op) { return (void)op, "GatedActivation"; }
+static size_t one(const ort_operator *op) { return (void)op, 1; }
+static size_t two(const ort_operator *op) { return (void)op, 2; }
+static size_t three(const ort_operator *op) { return (void)op, 3; }
+
+#define ROW_OPERATOR(name, inputs, outputs, make, run)                                                                 \
+    {                                                                                                                  \
+        .version = ORT_INTERFACE_VERSION, .get_name = name, .get_provider = cpu_provider,                              \
+        .get_input_type = all_floats, .count_inputs = inputs, .get_output_type = all_floats, .count_outputs = outputs, \
+        .destroy = free, .get_input_presence = all_required, .get_output_presence = all_required, .get_input_memory = default_memory, \
+        .create_checked = make, .compute_checked = run, .get_start_version = first_version,                            \
+        .get_end_version = last_version,                                                                               \
+    }
+
+const ort_operator operator_rms_norm = ROW_OPERATOR(name_norm, two, one, create_norm, compute_norm);
+const ort_operator operator_add_rms_norm = ROW_OPERATOR(name_add_norm, three, two, create_norm, compute_add_norm);
+const ort_operator operator_gated_activation = ROW_OPERATOR(name_gate, one, one, create_gate, compute_gate);

@@ -1,0 +1,44 @@
+#include "scratch.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+struct block {
+    size_t num_bytes;
+    void *memory;
+};
+
+static pthread_key_t key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void release(void *value)
+{
+    struct block *block = value;
+    free(block->memory);
+    free(block);
+}
+
+static void create_key(void) { pthread_key_create(&key, release); }
+
+void *thread_scratch(size_t num_bytes)
+{
+    pthread_once(&once, create_key);
+    struct block *block = pthread_getspecific(key);
+    if (!block) {
+        block = calloc(1, sizeof *block);
+        if (!block || pthread_setspecific(key, block)) {
+            free(block);
+            return NULL;
+        }
+    }
+    if (block->num_bytes < num_bytes) {
+        free(block->memory);
+        block->num_bytes = 0;
+        const size_t rounded = (num_bytes + 4095) / 4096 * 4096;
+        block->memory = aligned_alloc(64, rounded);
+        if (!block->memory)
+            return NULL;
+        block->num_bytes = rounded;
+    }
+    return block->memory;
+}
