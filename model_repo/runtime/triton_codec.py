@@ -5,8 +5,8 @@ handed in.
 """
 
 import json
-from collections.abc import Callable
-from dataclasses import fields
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from draftsmith.model_repo.contract.errors import ErrorCode, RequestError
 from draftsmith.model_repo.contract.params import GenerationRequest, SamplingParams
 from draftsmith.model_repo.contract.tensors import REQUEST_FIELDS, TensorField
 
-from .request import Update
+from .request import TokenLogprobs, Update
 
 _FIELDS = {field.name: field for field in REQUEST_FIELDS}
 _NUMPY_KINDS = {"INT32": "int32", "UINT64": "uint64", "FP32": "float32", "BOOL": "bool", "BYTES": "object"}
@@ -68,6 +68,28 @@ def encode_update(update: Update, pb_utils: Any) -> Any:
         tensors += [pb_utils.Tensor(name, np.array([read(update)], np.int32)) for name, read in _COUNTS]
         tensors.append(pb_utils.Tensor("acceptance_rate", np.array([update.acceptance_rate], np.float32)))
     return pb_utils.InferenceResponse(output_tensors=tensors)
+
+
+def join_updates(updates: Sequence[Update]) -> list[Update]:
+    """Updates of one request that follow each other as one, or two where the last is an error."""
+    if updates[-1].error is not None and len(updates) > 1:
+        return [*join_updates(updates[:-1]), updates[-1]]
+    if len(updates) == 1:
+        return list(updates)
+    logprobs = [update.token_logprobs for update in updates if update.token_logprobs is not None]
+    joined = TokenLogprobs(
+        chosen=tuple(value for part in logprobs for value in part.chosen),
+        top_ids=tuple(row for part in logprobs for row in part.top_ids),
+        top_logprobs=tuple(row for part in logprobs for row in part.top_logprobs),
+    )
+    return [
+        replace(
+            updates[-1],
+            text="".join(update.text for update in updates),
+            token_ids=tuple(token for update in updates for token in update.token_ids),
+            token_logprobs=joined if logprobs else None,
+        )
+    ]
 
 
 def encode_error(error: RequestError, pb_utils: Any) -> Any:

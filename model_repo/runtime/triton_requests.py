@@ -1,7 +1,8 @@
 """The requests of one Triton model between Triton and the engine: take them, send their answers, see who has left.
 
-One thread sends everything, so the decode loop never waits for Triton. Before each response, and every ``poll_s`` for
-requests that wait or prefill, it asks Triton whether the client is still there (Triton does not tell by itself).
+One thread sends everything, so the decode loop never waits for Triton; where it falls behind, a request's waiting
+updates leave as one response. Before each response, and every ``poll_s`` for requests that wait or prefill, it asks
+Triton whether the client is still there (Triton does not tell by itself).
 """
 
 import logging
@@ -15,7 +16,7 @@ from draftsmith.model_repo.contract.errors import ErrorCode, RequestError
 from draftsmith.model_repo.contract.params import GenerationRequest
 
 from .request import OnUpdate, RequestHandle, Update
-from .triton_codec import decode_request, encode_error, encode_update
+from .triton_codec import decode_request, encode_error, encode_update, join_updates
 
 logger = logging.getLogger(__name__)
 DEFAULT_POLL_S = 0.02
@@ -54,7 +55,7 @@ class TritonRequests:
         self._pb_utils = pb_utils
         self._on_dead: Callable[[], None] | None = on_dead
         self._poll_s = poll_s
-        self._updates: queue.SimpleQueue[tuple[_Running, Update] | None] = queue.SimpleQueue()
+        self._updates: queue.SimpleQueue[tuple[_Running, Update | None] | None] = queue.SimpleQueue()
         self._running: set[_Running] = set()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._send_all, name="draftsmith-send", daemon=True)
@@ -75,6 +76,7 @@ class TritonRequests:
             with self._lock:
                 if not running.is_over:  # its whole answer may have been sent already
                     self._running.add(running)
+            self._updates.put((running, None))  # wakes the thread: there is a client to watch
 
     def close(self) -> None:
         """Close the engine, send what it still says, stop the thread."""
@@ -85,20 +87,32 @@ class TritonRequests:
 
     def _send_all(self) -> None:
         next_poll = 0.0
-        while True:
-            try:
-                item = self._updates.get(timeout=self._poll_s if self._running else _IDLE_POLL_S)
-            except queue.Empty:
-                pass
-            else:
-                if item is None:
-                    return
-                self._send_update(*item)
-                if item[1].error is not None:
+        is_open = True
+        while is_open:
+            updates, is_open = self._take_updates()
+            for running, joined in updates.items():
+                for update in join_updates(joined):
+                    self._send_update(running, update)
+                if joined[-1].error is not None:
                     next_poll = 0.0  # the engine may have died
             if time.monotonic() >= next_poll:
                 self._poll()
                 next_poll = time.monotonic() + self._poll_s
+
+    def _take_updates(self) -> tuple[dict[_Running, list[Update]], bool]:
+        """Everything that is queued, by request, after waiting for some; false once ``close`` was called."""
+        updates: dict[_Running, list[Update]] = {}
+        timeout = self._poll_s if self._running else _IDLE_POLL_S
+        try:
+            item = self._updates.get(timeout=timeout)
+            while item is not None:
+                running, update = item
+                if update is not None:
+                    updates.setdefault(running, []).append(update)
+                item = self._updates.get_nowait()
+        except queue.Empty:
+            return updates, True
+        return updates, False
 
     def _poll(self) -> None:
         """Cancel the requests whose clients have left; report an engine that is dead."""

@@ -21,7 +21,7 @@ class TritonPythonModel:
         parameters = json.loads(args["model_config"]).get("parameters", {})
         engine = load_engine(
             Path(args["model_repository"]) / args["model_version"],
-            num_threads=_number(parameters, "num_threads") or os.cpu_count() or 1,
+            num_threads=_number(parameters, "num_threads"),
             num_slots=_number(parameters, "num_slots"),
         )
         engine.start()
