@@ -1,5 +1,7 @@
 """Byte-level BPE tables -> `tokenizers` JSON."""
 
+from typing import Any
+
 from draftsmith.builder.errors import CheckpointError
 
 from .pre_tokenizers import STYLES
@@ -40,20 +42,24 @@ def byte_level_json(
             "pre_tokenizer": style.pre_tokenizer,
             "post_processor": table.post_processor(bos, eos),
             "decoder": byte_level,
-            "model": {
-                "type": "BPE",
-                "dropout": None,
-                "unk_token": None,
-                "continuing_subword_prefix": None,
-                "end_of_word_suffix": None,
-                "fuse_unk": False,
-                "byte_fallback": False,
-                "ignore_merges": style.ignore_merges,
-                "vocab": vocab,
-                "merges": pairs,
-            },
+            "model": _bpe_model(vocab, pairs, ignore_merges=style.ignore_merges),
         }
     )
+
+
+def _bpe_model(vocab: dict[str, int], pairs: list[list[str]], *, ignore_merges: bool) -> dict[str, Any]:
+    return {
+        "type": "BPE",
+        "dropout": None,
+        "unk_token": None,
+        "continuing_subword_prefix": None,
+        "end_of_word_suffix": None,
+        "fuse_unk": False,
+        "byte_fallback": False,
+        "ignore_merges": ignore_merges,
+        "vocab": vocab,
+        "merges": pairs,
+    }
 
 
 def _pair(merge: str, vocab: dict[str, int], where: str) -> list[str]:

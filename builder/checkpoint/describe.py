@@ -6,6 +6,7 @@ from typing import Any
 from draftsmith.builder.spec.memory import PRECISIONS, count_parameters, estimate_memory
 
 from .source import Checkpoint
+from .tokenizer import TokenizerFiles
 
 
 def describe_checkpoint(checkpoint: Checkpoint, *, max_batch: int = 8, max_length: int = 2048) -> dict[str, Any]:
@@ -29,16 +30,7 @@ def describe_checkpoint(checkpoint: Checkpoint, *, max_batch: int = 8, max_lengt
             "bytes": sum(types.values()),
             "bytes_by_type": dict(types.most_common()),
         },
-        "tokenizer": {
-            "vocab_size": tokenizer.vocab_size,
-            "padding_rows": spec.vocab_size - tokenizer.vocab_size,
-            "special_tokens": dict(tokenizer.special_tokens),
-            "bos_id": tokenizer.bos_id,
-            "eos_id": tokenizer.eos_id,
-            "pad_id": tokenizer.pad_id,
-            "adds_bos": tokenizer.adds_bos,
-            "chat_template": tokenizer.chat_template is not None,
-        },
+        "tokenizer": _tokenizer_facts(tokenizer, spec.vocab_size),
         "generation": {
             "end_ids": list(generation.end_ids),
             "temperature": generation.temperature,
@@ -53,4 +45,17 @@ def describe_checkpoint(checkpoint: Checkpoint, *, max_batch: int = 8, max_lengt
                 for precision in PRECISIONS
             ],
         },
+    }
+
+
+def _tokenizer_facts(tokenizer: TokenizerFiles, num_rows: int) -> dict[str, Any]:
+    return {
+        "vocab_size": tokenizer.vocab_size,
+        "padding_rows": num_rows - tokenizer.vocab_size,
+        "special_tokens": dict(tokenizer.special_tokens),
+        "bos_id": tokenizer.bos_id,
+        "eos_id": tokenizer.eos_id,
+        "pad_id": tokenizer.pad_id,
+        "adds_bos": tokenizer.adds_bos,
+        "chat_template": tokenizer.chat_template is not None,
     }

@@ -53,15 +53,7 @@ def build_tokenizer_files(
     """
     tokenizer = load_tokenizer(tokenizer_json, where)
     vocab: dict[str, int] = tokenizer.get_vocab(with_added_tokens=True)
-    token, highest = max(vocab.items(), key=lambda item: item[1], default=("", -1))
-    if highest >= num_rows:
-        raise CheckpointError(
-            f"token `{token}`",
-            expected=f"an id below the embedding's {num_rows} rows",
-            found=str(highest),
-            where=where,
-            action="The tokenizer does not belong to these weights.",
-        )
+    highest = _check_rows(vocab, num_rows, where)
     ids = {name: special_ids.get(name, vocab.get(text)) for name, text in special_tokens.items()}
     ids |= {name: value for name, value in special_ids.items() if value is not None}
     for name, value in ids.items():
@@ -79,6 +71,20 @@ def build_tokenizer_files(
         vocab_size=highest + 1,
         adds_bos=bos is not None and first == [bos],
     )
+
+
+def _check_rows(vocab: Mapping[str, int], num_rows: int, where: str) -> int:
+    """The highest id (-1 for no tokens), which must have a row."""
+    token, highest = max(vocab.items(), key=lambda item: item[1], default=("", -1))
+    if highest >= num_rows:
+        raise CheckpointError(
+            f"token `{token}`",
+            expected=f"an id below the embedding's {num_rows} rows",
+            found=str(highest),
+            where=where,
+            action="The tokenizer does not belong to these weights.",
+        )
+    return highest
 
 
 def load_tokenizer(tokenizer_json: str, where: str) -> Any:

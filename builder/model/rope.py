@@ -73,8 +73,12 @@ def rope_from_section(section: Config, config: Config, *, theta: float, max_posi
             low_freq_factor=low,
             high_freq_factor=high,
         )
+    return _read_yarn(section, theta=theta, factor=factor, original=original)
+
+
+def _read_yarn(section: Config, *, theta: float, factor: float, original: int) -> RopeSpec:
     return RopeSpec(
-        kind=kind,
+        kind="yarn",
         theta=theta,
         factor=factor,
         original_max_positions=original,
