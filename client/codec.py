@@ -78,7 +78,7 @@ def decode_response(response: Any) -> Chunk:
     )
 
 
-def response_tensors(response: Any) -> dict[str, list[Any]]:
+def response_tensors(response: Any) -> dict[str, Sequence[Any]]:
     """Values by tensor name; tensors that are not ours are ignored (a newer server may add some)."""
     if len(response.raw_output_contents) != len(response.outputs):
         raise ProtocolError(
@@ -87,7 +87,7 @@ def response_tensors(response: Any) -> dict[str, list[Any]]:
             found=str(len(response.raw_output_contents)),
             where=response.model_name,
         )
-    values: dict[str, list[Any]] = {}
+    values: dict[str, Sequence[Any]] = {}
     for output, content in zip(response.outputs, response.raw_output_contents, strict=True):
         datatype = _RESPONSE_TYPES.get(output.name)
         if datatype is None:
@@ -101,21 +101,21 @@ def response_tensors(response: Any) -> dict[str, list[Any]]:
     return values
 
 
-def _text(values: Mapping[str, list[Any]], name: str) -> str:
+def _text(values: Mapping[str, Sequence[Any]], name: str) -> str:
     try:
         return b"".join(values.get(name, ())).decode()
     except UnicodeDecodeError as error:
         raise ProtocolError(name, expected="UTF-8", found=error.reason) from error
 
 
-def _count(values: Mapping[str, list[Any]], name: str) -> int:
+def _count(values: Mapping[str, Sequence[Any]], name: str) -> int:
     found = values.get(name, [0])
     if len(found) != 1:
         raise ProtocolError(name, expected="one number", found=str(len(found)))
     return int(found[0])
 
 
-def _top_log_probs(values: Mapping[str, list[Any]], num_tokens: int) -> tuple[tuple[TokenLogProb, ...], ...]:
+def _top_log_probs(values: Mapping[str, Sequence[Any]], num_tokens: int) -> tuple[tuple[TokenLogProb, ...], ...]:
     ids, log_probs = values.get("top_log_prob_ids", []), values.get("top_log_probs", [])
     if not ids and not log_probs:
         return ()

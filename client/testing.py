@@ -155,7 +155,7 @@ class FakeServer:
 
     def _receive(self, request: Any, context: Any) -> Iterator[Any]:
         tensors = {
-            tensor.name: unpack(tensor.datatype, tensor.shape, content)
+            tensor.name: list(unpack(tensor.datatype, tensor.shape, content))
             for tensor, content in zip(request.inputs, request.raw_input_contents, strict=True)
         }
         with self._lock:

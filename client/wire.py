@@ -7,45 +7,45 @@ import math
 import struct
 from collections.abc import Sequence
 
-import numpy as np
 from draftsmith.model_repo.contract.tensors import TensorType
 
 Value = str | bytes | int | float | bool
 
-_NUMPY: dict[TensorType, str] = {"INT32": "<i4", "UINT64": "<u8", "FP32": "<f4", "BOOL": "|b1"}
+_FORMATS: dict[str, str] = {"INT32": "i", "UINT64": "Q", "FP32": "f", "BOOL": "?"}  # of struct
 _LENGTH = struct.Struct("<I")
 
 
 def pack(datatype: TensorType, values: Sequence[Value]) -> bytes:
     """Raw content of a tensor; text is sent as UTF-8.
 
-    Raises ``UnicodeEncodeError`` for text with lone surrogates and ``OverflowError`` for integers out of range.
+    Raises ``UnicodeEncodeError`` for text with lone surrogates and ``struct.error`` for numbers out of range.
     """
     if datatype == "BYTES":
         parts = []
         for value in values:
-            data = str(value).encode() if not isinstance(value, bytes) else value
+            data = value if isinstance(value, bytes) else str(value).encode()
             parts += [_LENGTH.pack(len(data)), data]
         return b"".join(parts)
-    return np.array(values, dtype=_NUMPY[datatype]).tobytes()
+    return struct.pack(f"<{len(values)}{_FORMATS[datatype]}", *values)
 
 
-def unpack(datatype: str, shape: Sequence[int], content: bytes) -> list[Value]:
-    """The values of a tensor as a flat list (BYTES elements as bytes). ``ValueError`` where content does not fit."""
+def unpack(datatype: str, shape: Sequence[int], content: bytes) -> Sequence[Value]:
+    """The values of a tensor, flat (BYTES elements as bytes). ``ValueError`` where content does not fit the shape."""
     count = math.prod(shape)
     if datatype == "BYTES":
-        values: list[Value] = list(_elements(content))
-    elif datatype in _NUMPY:
-        array = np.frombuffer(content, dtype=_NUMPY[datatype])
-        values = array.tolist()
-    else:
+        elements = _elements(content)
+        if len(elements) != count:
+            raise ValueError(f"{len(elements)} elements do not fill the shape {list(shape)}")
+        return elements
+    if datatype not in _FORMATS:
         raise ValueError(f"type {datatype} is not one of the contract's")
-    if len(values) != count:
-        raise ValueError(f"{len(values)} elements do not fill the shape {list(shape)}")
-    return values
+    layout = _FORMATS[datatype]
+    if count < 0 or count * struct.calcsize(f"<{layout}") != len(content):
+        raise ValueError(f"{len(content)} bytes do not fill the shape {list(shape)} of {datatype}")
+    return struct.unpack(f"<{count}{layout}", content)
 
 
-def _elements(content: bytes) -> Sequence[bytes]:
+def _elements(content: bytes) -> list[bytes]:
     elements, at = [], 0
     while at < len(content):
         if at + 4 > len(content):

@@ -1,7 +1,8 @@
 """A stand-in for the decode engine: answers by the words of its prompt, without a model. Also loaded by real Triton.
 
 ``count N``: N updates and the end. ``wait``: nothing until cancelled. ``talk``: updates until cancelled.
-``fail``: one update, then an error. ``crash``: submit raises. ``die``: the engine dies. ``echo``: the request as JSON.
+``active``: how many others run. ``fail``: one update, then an error. ``long`` and ``crash``: submit raises.
+``die``: the engine dies. ``echo``: the request as JSON.
 """
 
 import itertools
@@ -82,6 +83,8 @@ class ToyEngine:
             on_update(make_update(finish_reason="cancelled", is_final=True))
         elif kind == "talk":
             self._count(10**9, cancelled, on_update)
+        elif kind == "active":
+            on_update(make_update(str(self.num_active - 1), (1,), "end_id", is_final=True))
         elif kind == "fail":
             on_update(make_update("a", (1,)))
             on_update(make_update(is_final=True, error=RequestError("logits", code=ErrorCode.INTERNAL, found="NaN")))
