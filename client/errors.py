@@ -116,7 +116,8 @@ def error_from_status(status: grpc.StatusCode, details: str, where: str, timeout
         return DeadlineExceeded("timeout", expected=expected, found="none", where=where, action="Raise `timeout`")
     kind = _kind_by_phrase(details) or _BY_STATUS.get(status, ServerError)
     if kind is ServerUnavailable:
-        return ServerUnavailable("server", expected="an answer", found=details.rstrip(". "), where=where)
+        action = "Is the server up, and is this its gRPC port (usually 8001)?" if "failed to conn" in details else ""
+        return ServerUnavailable("server", expected="an answer", found=details.rstrip(". "), where=where, action=action)
     return kind(details.rstrip(". ") or status.name.lower(), where=where)
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from tritonclient.grpc import service_pb2
 
-from .errors import ModelNotFound, ServerUnavailable
+from .errors import DeadlineExceeded, ModelNotFound, ServerUnavailable
 from .types import ModelMetadata, ModelStatus, TensorDescription
 
 T = TypeVar("T")
@@ -57,12 +57,13 @@ def pick_model() -> Procedure[str]:
 
 
 def check_ready(model: str | None) -> Procedure[bool]:
-    """True where the server, and the model if one is named, take requests. A server that is away is not ready."""
+    """True where the server, and the model if one is named, take requests. A server that is away, or
+    does not answer in time, is not ready."""
     try:
         reply = yield Unary("ServerReady", service_pb2.ServerReadyRequest())
         if reply.ready and model is not None:
             reply = yield Unary("ModelReady", service_pb2.ModelReadyRequest(name=model))
-    except (ServerUnavailable, ModelNotFound):
+    except (ServerUnavailable, DeadlineExceeded, ModelNotFound):
         return False
     return bool(reply.ready)
 

@@ -44,7 +44,7 @@ class DraftsmithError(Exception):
         text += f" ({self.where})" if self.where else ""
         if self.action:
             text += f". {self.action}"
-        return text if text.endswith((".", "`")) else text + "."
+        return text if text.endswith((".", "`", "?")) else text + "."
 
 
 class RequestError(DraftsmithError):

@@ -1,11 +1,12 @@
 """Addresses, TLS and headers."""
 
 import shutil
+import socket
 import subprocess
 
 import grpc
 import pytest
-from draftsmith.client import InvalidRequest, RetryPolicy, ServerUnavailable, TlsOptions
+from draftsmith.client import NO_RETRY, InvalidRequest, ServerUnavailable, TlsOptions
 from draftsmith.client.connection import Connection
 from draftsmith.client.testing import FakeServer
 
@@ -60,6 +61,16 @@ def test_the_private_key_is_not_shown():
     assert "secret" not in repr(TlsOptions(private_key=b"secret", certificate_chain=b"c"))
 
 
+def test_a_port_where_nobody_speaks_grpc_asks_about_the_port(kind):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        free_port = listener.getsockname()[1]
+    with (
+        open_client(kind, f"127.0.0.1:{free_port}", retry=NO_RETRY) as client,
+        pytest.raises(ServerUnavailable, match=r"is this its gRPC port \(usually 8001\)\?"),
+    ):
+        client.models()
+
+
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
     """A self-signed certificate for localhost: paths of key and certificate."""
@@ -99,7 +110,7 @@ def test_tls_with_a_client_certificate(certificate, kind):
 def test_tls_without_the_root_is_unavailable(certificate, kind):
     with (
         serve_with_tls(certificate) as server,
-        open_client(kind, server.url, retry=RetryPolicy(attempts=1)) as client,
+        open_client(kind, server.url, retry=NO_RETRY) as client,
         pytest.raises(ServerUnavailable),
     ):
         client.generate("x")
