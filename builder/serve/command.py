@@ -51,7 +51,7 @@ def _plain_path(repository: Path, run_folder: Path) -> Path:
     return link
 
 
-def server_environment(base: Mapping[str, str], num_threads: int | None) -> dict[str, str]:
+def server_environment(base: Mapping[str, str], triton: TritonInstallation, num_threads: int | None) -> dict[str, str]:
     """The environment: this Python first on the PATH (the stub takes its packages from there) and its libpython found.
 
     Huge pages for the allocator are worth 10 to 20 % of a step (cpu-notes). NumPy's own threads only get in the way of
@@ -67,6 +67,8 @@ def server_environment(base: Mapping[str, str], num_threads: int | None) -> dict
     env.setdefault("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")
     env.setdefault("OPENBLAS_NUM_THREADS", "1")
     env.setdefault("OMP_NUM_THREADS", "1")
+    if triton.bundled_root is not None:
+        env["DRAFTSMITH_NUMPY1_STUB"] = "1"
     if num_threads is not None:
         env["DRAFTSMITH_NUM_THREADS"] = str(num_threads)
     return env

@@ -87,7 +87,7 @@ class ServerProcess:
             ):
                 self._process = subprocess.Popen(
                     command,
-                    env=server_environment(os.environ, self.options.num_threads),
+                    env=server_environment(os.environ, triton, self.options.num_threads),
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,

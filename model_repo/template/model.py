@@ -9,6 +9,7 @@ from pathlib import Path
 
 import triton_python_backend_utils as pb_utils
 from draftsmith.model_repo.runtime.loading import load_engine
+from draftsmith.model_repo.runtime.numpy_layout import adapt_stub
 from draftsmith.model_repo.runtime.triton_requests import TritonRequests
 
 
@@ -17,6 +18,8 @@ class TritonPythonModel:
 
     def initialize(self, args: dict[str, str]) -> None:
         """Load the engine of this version folder and start its loop; raising keeps the model from being ready."""
+        if os.environ.get("DRAFTSMITH_NUMPY1_STUB"):  # set by build-engine serve for the server of nvidia-pytriton
+            adapt_stub(pb_utils)
         self._name = args["model_name"]
         parameters = json.loads(args["model_config"]).get("parameters", {})
         engine = load_engine(

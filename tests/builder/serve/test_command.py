@@ -51,9 +51,17 @@ def test_a_server_on_the_path_uses_its_own_backends(tmp_path: Path) -> None:
     assert not any(argument.startswith("--backend-directory") for argument in command)
 
 
-def test_this_python_comes_first_and_the_users_settings_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def own(tmp_path: Path) -> TritonInstallation:
+    """A server that brings its own folders."""
+    return TritonInstallation(program=tmp_path / "tritonserver", bundled_root=None)
+
+
+def test_this_python_comes_first_and_the_users_settings_stay(
+    monkeypatch: pytest.MonkeyPatch, own: TritonInstallation
+) -> None:
     monkeypatch.setattr(sysconfig, "get_config_var", {"LIBDIR": "/opt/py/lib", "Py_ENABLE_SHARED": 1}.get)
-    env = server_environment({"PATH": "/bin", "GLIBC_TUNABLES": "x", "LD_LIBRARY_PATH": "/mine"}, 3)
+    env = server_environment({"PATH": "/bin", "GLIBC_TUNABLES": "x", "LD_LIBRARY_PATH": "/mine"}, own, 3)
     assert env["PATH"] == f"{Path(sys.executable).parent}{os.pathsep}/bin"
     assert env["LD_LIBRARY_PATH"] == f"/opt/py/lib{os.pathsep}/mine"
     assert (env["GLIBC_TUNABLES"], env["DRAFTSMITH_NUM_THREADS"]) == ("x", "3")
@@ -62,11 +70,19 @@ def test_this_python_comes_first_and_the_users_settings_stay(monkeypatch: pytest
 @pytest.mark.parametrize(
     "facts", [{"LIBDIR": "/usr/lib", "Py_ENABLE_SHARED": 1}, {"LIBDIR": "/opt", "Py_ENABLE_SHARED": 0}]
 )
-def test_a_python_that_needs_no_help_gets_none(monkeypatch: pytest.MonkeyPatch, facts: dict[str, object]) -> None:
+def test_a_python_that_needs_no_help_gets_none(
+    monkeypatch: pytest.MonkeyPatch, own: TritonInstallation, facts: dict[str, object]
+) -> None:
     monkeypatch.setattr(sysconfig, "get_config_var", facts.get)
-    env = server_environment({}, None)
+    env = server_environment({}, own, None)
     assert "LD_LIBRARY_PATH" not in env
     assert "DRAFTSMITH_NUM_THREADS" not in env
+    assert "DRAFTSMITH_NUMPY1_STUB" not in env
+
+
+def test_nvidia_pytritons_stub_is_known_to_expect_numpy_1(bundled: Path) -> None:
+    triton = TritonInstallation(program=bundled / "bin" / "tritonserver", bundled_root=bundled)
+    assert server_environment({}, triton, None)["DRAFTSMITH_NUMPY1_STUB"] == "1"
 
 
 def test_a_machine_without_triton_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
