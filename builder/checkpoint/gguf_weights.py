@@ -13,10 +13,9 @@ from .gguf_header import GgufHeader, GgufTensor
 from .gguf_names import hf_name
 from .mapped_file import MappedFile
 from .source import TensorFacts, Weights
-from .values import check_finite, to_float32
+from .values import CHUNK_VALUES, check_finite, read_float32
 
 PLAIN = ("F32", "F16", "BF16", "F64")
-CHUNK_VALUES = 1 << 22  # values de-quantised at once: bounds the temporary arrays
 ROTATED = re.compile(r"\.self_attn\.(q|k)_proj\.(weight|bias)$")
 
 
@@ -105,9 +104,7 @@ def read_values(file: MappedFile, tensor: GgufTensor, ggml: Any) -> Weights:
     """The values as stored, float32 in ``tensor.shape``, de-quantised some rows at a time."""
     kind = ggml.GGMLQuantizationType(tensor.kind)
     if kind.name in PLAIN:
-        values = to_float32(file.view(tensor.begin, tensor.num_bytes), kind.name, tensor.shape)
-        file.forget(tensor.begin, tensor.num_bytes)
-        return values
+        return read_float32(file, tensor.begin, kind.name, tensor.shape)
     columns = tensor.shape[-1]
     num_rows = int(np.prod(tensor.shape[:-1], dtype=np.int64))
     row_bytes = tensor.num_bytes // num_rows

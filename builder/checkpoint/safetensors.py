@@ -15,7 +15,7 @@ from draftsmith.builder.errors import CheckpointError
 
 from .mapped_file import MappedFile
 from .source import TensorFacts
-from .values import ELEMENT_BYTES, Weights, check_finite, to_float32
+from .values import ELEMENT_BYTES, Weights, check_finite, read_float32
 
 MAX_HEADER_BYTES = 100_000_000
 MAX_DIMENSIONS = 16
@@ -60,8 +60,7 @@ class SafetensorsFile:
         facts = entry.facts
         if facts.dtype not in ELEMENT_BYTES:
             raise self._error(f"tensor `{name}`", ", ".join(ELEMENT_BYTES), facts.dtype, "This type is not supported.")
-        values = to_float32(self._file.view(entry.begin, facts.num_bytes), facts.dtype, facts.shape)
-        self._file.forget(entry.begin, facts.num_bytes)
+        values = read_float32(self._file, entry.begin, facts.dtype, facts.shape)
         return check_finite(values, name, str(self.path))
 
     def close(self) -> None:

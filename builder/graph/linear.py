@@ -43,22 +43,6 @@ class FloatLinear:
         return add_bias(builder, y, bias, name)
 
 
-class FloatTiedHead:
-    """The head that reads the embedding's stored rows [V, d]: nothing is stored twice."""
-
-    def __init__(self, storage: Storage) -> None:
-        self._dtype = STORAGE_DTYPES[storage]
-
-    def emit(self, builder: GraphBuilder, x: str, weight: FloatArray, bias: FloatArray | None, name: str) -> str:
-        """See ``LinearPlan``; the embedding must have been written by ``FloatEmbedding`` before."""
-        width = weight.shape[0]
-        rows = builder.op("Reshape", x, builder.constant([-1, width], "int64"))  # [B*N, d]
-        y = builder.op("Gemm", rows, _as(builder, "embedding.weight", self._dtype), transB=1)  # [B*N, V]
-        lead = builder.op("Shape", x, start=0, end=2)
-        shape = builder.op("Concat", lead, builder.constant([-1], "int64"), axis=0)
-        return add_bias(builder, builder.op("Reshape", y, shape), bias, name)
-
-
 class FloatEmbedding:
     """Embedding rows kept as floats; the rows that are looked up are converted, not the table."""
 
@@ -69,6 +53,18 @@ class FloatEmbedding:
         """See ``EmbeddingPlan``."""
         rows = builder.op("Gather", builder.weight(f"{name}.weight", weight, self._dtype), token_ids, axis=0)
         return rows if self._dtype == "float32" else builder.cast(rows, "float32")
+
+
+def emit_tied_head(builder: GraphBuilder, x: str, storage: Storage, width: int) -> str:
+    """``x`` [B, N, d] times the rows [V, d] that ``FloatEmbedding`` stored; ``width`` is d. Nothing is stored twice.
+
+    ``Gemm`` takes rows as they lie; a MatMul of the transpose would be folded into a second copy at load.
+    """
+    rows = builder.op("Reshape", x, builder.constant([-1, width], "int64"))  # [B N, d]
+    y = builder.op("Gemm", rows, _as(builder, "embedding.weight", STORAGE_DTYPES[storage]), transB=1)  # [B N, V]
+    lead = builder.op("Shape", x, start=0, end=2)
+    shape = builder.op("Concat", lead, builder.constant([-1], "int64"), axis=0)
+    return builder.op("Reshape", y, shape)  # [B, N, V]
 
 
 def add_bias(builder: GraphBuilder, y: str, bias: npt.NDArray[Any] | None, name: str) -> str:

@@ -14,7 +14,7 @@ from ..spec.target import ModelSpec
 from .dialects import DIALECTS, DialectName
 from .graph_builder import Dim, GraphBuilder
 from .layers import LayerWriter
-from .linear import EmbeddingPlan, FloatEmbedding, FloatLinear, FloatTiedHead, LinearPlan, Storage
+from .linear import EmbeddingPlan, FloatEmbedding, FloatLinear, LinearPlan, Storage, emit_tied_head
 from .step import STEP, Columns, declare_inputs
 from .weights_file import WeightsFile
 
@@ -154,8 +154,7 @@ class _TargetWriter:
             x = self._dialect.norm(x, self._layers.norm_weight("model.norm.weight", "final_norm"))
             if graph.compute != "float32":
                 x = graph.cast(x, graph.compute)
-            tensor = "model.embed_tokens.weight" if spec.tied_head else "lm_head.weight"
-            logits = self._plan_for("head").emit(graph, x, self._read(tensor).T, None, "head")
+            logits = self._multiply_head(x)
             if graph.compute != "float32":
                 logits = graph.cast(logits, "float32")
         graph.output(logits, "logits", "float32", ["B", "N", spec.vocab_size])
@@ -179,9 +178,14 @@ class _TargetWriter:
                 name = f"present_{kind}_{index}"
                 self._graph.output(name, name, self._graph.compute, shape)
 
+    def _multiply_head(self, x: str) -> str:
+        """[B, N, d] -> [B, N, V] in the compute type."""
+        spec, options = self._spec, self._options
+        if spec.tied_head and options.embedding is None and "head" not in options.linears:
+            return emit_tied_head(self._graph, x, options.storage, spec.hidden_size)
+        tensor = "model.embed_tokens.weight" if spec.tied_head else "lm_head.weight"
+        return self._plan_for("head").emit(self._graph, x, self._read(tensor).T, None, "head")
+
     def _plan_for(self, name: str) -> LinearPlan:
         planned = self._options.linears.get(name)
-        if planned is not None:
-            return planned
-        tied = name == "head" and self._spec.tied_head and self._options.embedding is None
-        return (FloatTiedHead if tied else FloatLinear)(self._options.storage)
+        return FloatLinear(self._options.storage) if planned is None else planned
