@@ -57,8 +57,12 @@ class Curve:
         return ((left, 1.0 - share), (right, share))
 
     def value(self, x: int) -> float:
-        """The function at ``x``."""
-        return sum(weight * self.values[point] for point, weight in self.weights(x))
+        """The function at ``x``, but never above a later point.
+
+        More tokens never take less time, so such a point was measured while the machine did something else.
+        """
+        here = sum(weight * self.values[point] for point, weight in self.weights(x))
+        return min([here, *(self.values[point] for point in self.xs if point > x)])
 
 
 class CostModel:
