@@ -4,7 +4,8 @@ The stub of nvidia-pytriton 0.7 (Triton 2.51) holds a pybind11 older than NumPy 
 NumPy 1 kept it (``PyArray_Descr.elsize``, an int at offset 32); NumPy 2 has the low half of its flags there, 0 for
 plain numbers. So inputs come with strides of 0 and outputs count 0 bytes. Both are mended from Python, inside the
 stub's process alone: arrays are made contiguous whatever strides are asked for, and outputs carry a private dtype
-whose field at that offset holds the item's size. The array lives until the stub has copied it and is never computed with.
+whose field at that offset holds the item's size. The array lives until the stub has copied it; nothing computes with
+it.
 """
 
 import ctypes
