@@ -52,7 +52,7 @@ def test_facts_for_the_manifest(tiny_checkpoint: Write, tmp_path: Path) -> None:
         ({"max_batch": 0}, "max_batch: expected 1 to 4096, found 0"),
         ({"max_query_len": 0}, "max_query_len: expected 1 to 8192, found 0"),
         ({"feature_layers": (4,)}, "feature_layers: expected 0 to 3, found 4"),
-        ({"extras": {"fast": "1"}}, "extras: expected none for this backend, found fast"),
+        ({"extras": {"fast": "1"}}, "extras: expected kernels, found fast"),
     ],
 )
 def test_options_that_cannot_be_built_are_refused_before_anything_is_written(
@@ -96,3 +96,12 @@ def test_a_full_disk_is_a_build_error(tiny_checkpoint: Write, tmp_path: Path, mo
     monkeypatch.setattr("draftsmith.builder.engines.onnxruntime.write_target_graph", refuse)
     with pytest.raises(Exception, match=r"graph: found .*No space left on device"):
         build_engine(tiny_checkpoint("llama"), tmp_path)
+
+
+def test_two_builds_are_byte_for_byte_equal(tiny_checkpoint: Write, tmp_path: Path) -> None:
+    checkpoint = tiny_checkpoint("gemma3")
+    for name in ("one", "two"):
+        build_engine(checkpoint, tmp_path / name, "fp16")
+
+    for name in ("target.onnx", "target.weights"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
