@@ -44,11 +44,13 @@ def is_met(wanted: str, value: str) -> bool:
 
 def rebuild_command(manifest: Manifest, found: Mapping[str, str]) -> str:
     """The ``build-engine`` command for a machine with the facts ``found``."""
-    words = ["build-engine", "build", "CHECKPOINT", "--backend", manifest.backend, "--precision", manifest.precision]
+    words = ["build-engine", "build", "CHECKPOINT", "--precision", manifest.precision]
+    if "compute_capability" not in manifest.requires:
+        return " ".join([*words, "--backend", manifest.backend])
     capability = found.get("compute_capability", MISSING)
-    if capability != MISSING:
-        words += ["--gpu", "sm" + capability.replace(".", "")]
-    return " ".join(words)
+    if capability == MISSING:  # no GPU: what runs anywhere
+        return " ".join([*words, "--backend", "onnxruntime"])
+    return " ".join([*words, "--backend", manifest.backend, "--gpu", "sm" + capability.replace(".", "")])
 
 
 def _parts(version: str) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 import logging
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from ...graph.target_graph import GraphFiles, GraphOptions, cache_capacity, writ
 from ...progress import Progress
 from ..base import BackendStatus, BuildOptions, BuiltEngine
 from .compiler import CompiledEngine, DimRange, compile_engine
+from .evaluation import measure_distance
 from .gpus import capabilities_of, choose_gpus
 from .library import CUDA_MAJOR, INSTALL_HINT, MIN_DRIVER, find_version, load_library
 from .weight_only import WeightOnlyLinear
@@ -47,6 +49,7 @@ class TensorRtRtxBuilder:
         gpus = choose_gpus(options.gpus, options.precision)
         options.check(checkpoint)
         load_library()
+        distance = measure_distance(checkpoint, options.precision, progress)
         capacity = cache_capacity(options.max_length, options.max_query_len)
         with tempfile.TemporaryDirectory(dir=folder, prefix="graph-") as scratch:
             graph = _write_graph(checkpoint, options, capacity, Path(scratch), progress)
@@ -59,7 +62,7 @@ class TensorRtRtxBuilder:
                 )
                 stage.note(f"{engine.num_bytes / 1e6:,.1f} MB engine in {engine.seconds:.1f} s")
         _logger.info("%s: %d layers, %.1f MB", ENGINE_NAME, engine.num_layers, engine.num_bytes / 1e6)
-        return self._describe(checkpoint, options, capacity, gpus, engine)
+        return replace(self._describe(checkpoint, options, capacity, gpus, engine), quality=distance.to_dict())
 
     def _describe(
         self,

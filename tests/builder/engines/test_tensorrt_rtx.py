@@ -4,20 +4,25 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
-from draftsmith.builder.checkpoint.source import open_checkpoint
+from draftsmith.builder.checkpoint.source import WeightSource, open_checkpoint
 from draftsmith.builder.engines.base import BuildOptions, BuiltEngine
 from draftsmith.builder.engines.tensorrt_rtx import TensorRtRtxBuilder
 from draftsmith.builder.engines.tensorrt_rtx.compiler import DimRange, check_header, compile_engine
+from draftsmith.builder.engines.tensorrt_rtx.evaluation import measure_distance
 from draftsmith.builder.engines.tensorrt_rtx.gpus import choose_gpus
 from draftsmith.builder.engines.tensorrt_rtx.library import find_version
-from draftsmith.builder.engines.tensorrt_rtx.weight_only import quantize_columns
+from draftsmith.builder.engines.tensorrt_rtx.weight_only import WeightOnlyLinear, quantize_columns
 from draftsmith.builder.errors import BackendError, BuildError, UsageError
+from draftsmith.builder.graph.graph_builder import GraphBuilder
+from draftsmith.builder.graph.weights_file import WeightsFile
 from draftsmith.builder.progress import Silent
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -40,6 +45,19 @@ def build(checkpoint: Path, folder: Path, **options: object) -> BuiltEngine:
     folder.mkdir()
     with open_checkpoint(checkpoint) as opened:
         return TensorRtRtxBuilder().build(opened, BuildOptions(**values), folder, progress=Silent())  # type: ignore[arg-type]
+
+
+class ScaledWeights:
+    """A ``WeightSource`` whose tensors with ``part`` in their name are ``factor`` times as large."""
+
+    def __init__(self, source: WeightSource, part: str, factor: float) -> None:
+        self._source, self._part, self._factor = source, part, factor
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._source, name)
+
+    def read(self, name: str) -> np.ndarray:
+        return self._source.read(name) * np.float32(self._factor if self._part in name else 1)
 
 
 def write_graph(path: Path, operator: str, num_weights: int = 4) -> Path:
@@ -131,6 +149,38 @@ def test_a_restored_weight_is_off_by_half_a_step_at_most(seed: int, num_columns:
     assert np.all(np.abs(codes * scales - weight) <= scales * 0.5001)
 
 
+def test_a_weight_only_linear_multiplies_with_the_restored_weights(tmp_path: Path) -> None:
+    random = np.random.default_rng(3)
+    x, weight, bias = (random.standard_normal(shape).astype(np.float32) for shape in ((5, 8), (8, 6), (6,)))
+    with WeightsFile(tmp_path / "w.weights") as weights:
+        graph = GraphBuilder(weights, opset=24)
+        y = WeightOnlyLinear().emit(graph, graph.input("x", "float32", ["B", 8]), weight, bias, "head")
+        graph.output(y, "y", "float32", ["B", 6])
+        onnx.save_model(graph.build("linear"), tmp_path / "w.onnx")
+    plainly = ort.SessionOptions()
+    plainly.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL  # it would round x to int8 as well
+    (found,) = ort.InferenceSession(tmp_path / "w.onnx", plainly).run(["y"], {"x": x})
+    codes, scales = quantize_columns(weight)
+    np.testing.assert_allclose(found, x @ (codes * scales) + bias, rtol=1e-5, atol=1e-6)
+
+
+def test_int8_weights_are_farther_from_fp32_than_fp16_and_both_are_near(tiny_checkpoint: Callable[..., Path]) -> None:
+    with open_checkpoint(tiny_checkpoint("gemma3")) as checkpoint:
+        fp16, int8 = (measure_distance(checkpoint, precision, Silent()) for precision in ("fp16", "int8"))
+    assert 0 < fp16.kl_per_token < 1e-4 < int8.kl_per_token < 0.05
+    assert fp16.top1_agreement > 0.99
+    assert 0.9 < int8.top1_agreement <= fp16.top1_agreement
+
+
+def test_values_beyond_fp16_fail_the_build_with_the_layer_named(tiny_checkpoint: Callable[..., Path]) -> None:
+    with open_checkpoint(tiny_checkpoint("llama")) as opened:
+        large = replace(opened, weights=ScaledWeights(opened.weights, "layers.2.mlp.up_proj", 3e4))
+        with pytest.raises(
+            BuildError, match=r"FP16 overflow, output of layers\.2\.gate_up: expected values up to 65,504"
+        ):
+            measure_distance(large, "fp16", Silent())
+
+
 @needs_wheels
 @pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3", "gemma3"])
 def test_every_family_is_built_in_fp16_and_in_int8_without_a_gpu(
@@ -204,3 +254,6 @@ def test_smollm2_is_built_for_two_gpus_and_int8_is_smaller(smollm2_gguf: Path, t
     int8 = build(smollm2_gguf, tmp_path / "int8", precision="int8", **shapes)
     assert fp16.build["num_bytes"] < 1.1 * 2 * 134_515_008  # tied head: one FP16 copy of each parameter
     assert int8.build["num_bytes"] < 0.75 * fp16.build["num_bytes"]
+    assert fp16.quality["kl_per_token"] < 1e-4
+    assert int8.quality["kl_per_token"] < 0.01
+    assert int8.quality["top1_agreement"] > 0.95
