@@ -13,6 +13,7 @@ from ..errors import BackendError, BuildError
 from ..graph.check import check_graph
 from ..graph.target_graph import GraphOptions, cache_capacity, write_target_graph
 from ..progress import Progress
+from . import native_kernels
 from .base import BackendStatus, BuildOptions, BuiltEngine
 
 PACKAGE = "onnxruntime"
@@ -47,29 +48,36 @@ class OnnxRuntimeBuilder:
         status = self.available()
         if status.version is None:
             raise BackendError("backend onnxruntime", found=status.reason, action=f"Run `{status.install}`")
-        options.check(checkpoint)
+        options.check(checkpoint, known_extras=(native_kernels.EXTRA,))
         started = time.monotonic()
         capacity = cache_capacity(options.max_length, options.max_query_len)
-        graph_options, quality = _plan(checkpoint, options, capacity, progress)
+        compiler = native_kernels.choose_compiler(options)
+        graph_options, quality = _plan(checkpoint, options, capacity, progress, native=compiler is not None)
         try:
             files = write_target_graph(checkpoint, graph_options, folder, progress=progress)
         except OSError as error:
             raise BuildError("graph", found=str(error), where=str(folder)) from error
         check_graph(files.graph)
+        names = [files.graph.name, files.weights.name]
+        requires = {"onnxruntime": ">=" + ".".join(map(str, LEAST_VERSION))}
+        if compiler is not None:
+            names.append(native_kernels.write_library(folder, compiler, progress).name)
+            requires.update(native_kernels.REQUIRES)
         return BuiltEngine(
             backend=self.name,
             backend_version=status.version,
             precision=options.precision,
             graph_file=files.graph.name,
-            files=(files.graph.name, files.weights.name),
+            files=tuple(names),
             kv_cache=_cache_of(checkpoint, capacity),
             max_query_len=options.max_query_len,
-            min_query_len=MIN_QUERY_LEN,
+            min_query_len=MIN_QUERY_LEN if compiler is None else native_kernels.MIN_QUERY_LEN,
             feature_layers=options.feature_layers,
-            requires={"onnxruntime": ">=" + ".".join(map(str, LEAST_VERSION))},
+            requires=requires,
             build={
                 "dialect": graph_options.dialect,
                 "storage": graph_options.storage,
+                "kernels": "onnxruntime" if compiler is None else compiler.version,
                 "num_bytes": files.num_bytes,
                 "seconds": round(time.monotonic() - started, 1),
             },
@@ -78,7 +86,7 @@ class OnnxRuntimeBuilder:
 
 
 def _plan(
-    checkpoint: Checkpoint, options: BuildOptions, capacity: int, progress: Progress
+    checkpoint: Checkpoint, options: BuildOptions, capacity: int, progress: Progress, *, native: bool
 ) -> tuple[GraphOptions, dict[str, Any]]:
     """How the graph is written, and what the INT8 search found out."""
     plain = GraphOptions(
@@ -89,6 +97,8 @@ def _plan(
     )
     if options.precision != "int8":
         return plain, {}
+    if native:
+        return native_kernels.plan_native(checkpoint.spec, plain), {}
     from ..quantize import plan_int8  # noqa: PLC0415 (needs ONNX Runtime at work; float builds do not)
 
     plan = plan_int8(

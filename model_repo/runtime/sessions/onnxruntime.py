@@ -1,5 +1,6 @@
 """A target engine in ONNX Runtime: one cache array a tensor, bound by address as input and output of every step."""
 
+import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,13 +9,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnxruntime as ort
+from draftsmith.plugins.cpu_library import LIBRARY_NAME
 
 from ...contract.manifest import Manifest
 from ..errors import EngineError
 from .base import FloatArray, StepInputs, StepOutputs
 
-MIN_QUERY_LEN = 2
-"""One query takes another attention path and another matrix kernel than two; two and more give the same bits."""
+KEY_GROUP = 16
+"""Our own operators keep keys transposed in groups of this many tokens: slots are copied in whole groups."""
 MAX_BINDINGS = 512
 """Bound shapes that are kept; beyond it all are dropped (a serving loop uses a few dozen)."""
 
@@ -49,7 +51,9 @@ class OnnxRuntimeSession:
     def __init__(self, folder: Path, manifest: Manifest, *, num_threads: int, num_slots: int) -> None:
         """Load the engine of ``folder``; raises ``EngineError`` where ONNX Runtime refuses it."""
         cache = manifest.kv_cache
-        self._session = _load(folder / manifest.graph_file, num_threads)
+        operators = [folder / entry.name for entry in manifest.files if entry.name == LIBRARY_NAME]
+        self._session = _load(folder / manifest.graph_file, num_threads, operators)
+        self._min_query_len = manifest.min_query_len
         self._num_slots = num_slots
         self._capacity = cache.capacity
         self._max_length = manifest.max_length
@@ -87,14 +91,14 @@ class OnnxRuntimeSession:
 
     @property
     def min_query_len(self) -> int:
-        """A step of one token runs as one of two, the second a dummy."""
-        return MIN_QUERY_LEN
+        """Shorter steps are padded: ONNX Runtime's own operators compute one token differently from two."""
+        return self._min_query_len
 
     def step(self, inputs: StepInputs) -> StepOutputs:
         """See ``TargetSession.step``; raises ``EngineError`` where the runtime fails."""
         num_rows, num_tokens = inputs.token_ids.shape
         num_logits = inputs.logits_index.shape[1]
-        padded = max(num_tokens, MIN_QUERY_LEN)
+        padded = max(num_tokens, self._min_query_len)
         self._check(inputs, padded)
         self._grow_outputs(num_rows * num_logits, num_rows * padded)
         for first, last in _runs(inputs.slots):
@@ -106,7 +110,7 @@ class OnnxRuntimeSession:
                 num_logits=num_logits,
             )
             bound = self._bindings.get(shape) or self._bind(shape)
-            _fill(bound, inputs, slice(first, last))
+            _fill(bound, inputs, slice(first, last), self._min_query_len)
             try:
                 self._session.run_with_iobinding(bound.binding)
             except Exception as error:
@@ -115,8 +119,9 @@ class OnnxRuntimeSession:
 
     def copy_slot(self, source: int, destination: int, num_tokens: int) -> None:
         """See ``TargetSession.copy_slot``."""
+        num_rows = -(-num_tokens // KEY_GROUP) * KEY_GROUP
         for array in self._cache.values():
-            array[destination, :, :num_tokens] = array[source, :, :num_tokens]
+            array[destination, :, :num_rows] = array[source, :, :num_rows]
 
     def close(self) -> None:
         """Free the engine and the cache."""
@@ -126,7 +131,7 @@ class OnnxRuntimeSession:
 
     def _check(self, inputs: StepInputs, padded: int) -> None:
         longest = int(inputs.past_lengths.max()) + padded
-        if longest > self._capacity or padded > max(self._max_query_len, MIN_QUERY_LEN):
+        if longest > self._capacity or padded > max(self._max_query_len, self._min_query_len):
             raise EngineError(
                 "step",
                 expected=f"at most {self._max_query_len} tokens a row and {self._capacity} with the cached ones",
@@ -187,29 +192,31 @@ def open_session(folder: Path, manifest: Manifest, *, num_threads: int, num_slot
 
 
 def find_machine_facts() -> dict[str, str]:
-    """The version of ONNX Runtime."""
-    return {"onnxruntime": str(ort.__version__)}
+    """The version of ONNX Runtime, and the kind of processor."""
+    return {"onnxruntime": str(ort.__version__), "machine": platform.machine()}
 
 
-def _load(graph: Path, num_threads: int) -> Any:
+def _load(graph: Path, num_threads: int, operators: list[Path]) -> Any:
     options = ort.SessionOptions()
     options.intra_op_num_threads = num_threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
     options.enable_mem_pattern = False  # shapes change from step to step
     try:
+        for library in operators:
+            options.register_custom_ops_library(str(library))
         return ort.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
     except Exception as error:
         raise EngineError("engine", found=str(error), where=graph.name) from error
 
 
-def _fill(bound: _Bound, inputs: StepInputs, rows: slice) -> None:
+def _fill(bound: _Bound, inputs: StepInputs, rows: slice, min_query_len: int) -> None:
     """Copy a run's inputs; what lies behind a row's tokens sees itself alone, dummies included."""
     num_tokens = inputs.token_ids.shape[1]
     bound.token_ids[:, :num_tokens] = inputs.token_ids[rows]
     bound.positions[:, :num_tokens] = inputs.positions[rows]
     bound.past_lengths[:] = inputs.past_lengths[rows]
-    np.maximum(inputs.query_lengths[rows], MIN_QUERY_LEN, out=bound.query_lengths)
+    np.maximum(inputs.query_lengths[rows], min_query_len, out=bound.query_lengths)
     bound.tree_mask[:, :num_tokens, :num_tokens] = inputs.tree_mask[rows]
     bound.logits_index[:] = inputs.logits_index[rows]
 

@@ -27,21 +27,14 @@ INLINE float row_scale(const float *x, int64_t depth, float *inverse)
     return most / LARGEST_ACTIVATION;
 }
 
-/* 16 values q of a row; zeros behind its end. */
-INLINE void quantize_lanes(const float *x, int64_t count, float inverse, int32_t q[16])
+/* 16 values q of a row as whole floats; zeros behind its end. */
+INLINE lanes quantize_lanes(const float *x, int64_t count, float inverse)
 {
-    const lanes v = inverse == 0.0f ? lanes_splat(0.0f) : lanes_load_part(x, count);
-    const lanes scaled = lanes_round(lanes_mul(v, lanes_splat(inverse)));
+    if (inverse == 0.0f || count <= 0)
+        return lanes_splat(0.0f);
+    const lanes scaled = lanes_round(lanes_mul(lanes_load_part(x, count), lanes_splat(inverse)));
     const lanes limit = lanes_splat(LARGEST_ACTIVATION);
-    const lanes bounded = lanes_min(lanes_max(scaled, lanes_sub(lanes_splat(0.0f), limit)), limit);
-#if defined(__AVX512F__)
-    _mm512_storeu_si512(q, _mm512_cvtps_epi32(bounded));
-#else
-    float f[16];
-    lanes_store(f, bounded);
-    for (int i = 0; i < 16; i++)
-        q[i] = (int32_t)f[i];
-#endif
+    return lanes_min(lanes_max(scaled, lanes_sub(lanes_splat(0.0f), limit)), limit);
 }
 
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
@@ -49,6 +42,25 @@ INLINE void quantize_lanes(const float *x, int64_t count, float inverse, int32_t
 #endif
 
 #if defined(ACTIVATION_PLANES)
+
+/* 16 numbers q to 16 bytes of each plane. */
+INLINE void store_planes(lanes whole, uint8_t *high, uint8_t *low)
+{
+#if defined(__AVX512F__)
+    const __m512i q = _mm512_add_epi32(_mm512_cvtps_epi32(whole), _mm512_set1_epi32(128 * 256 + 128));
+    const __m512i shifted = _mm512_srli_epi32(q, 8); /* hi + 128; the lowest byte of q is lo + 128 */
+    _mm_storeu_si128((__m128i *)high, _mm512_cvtepi32_epi8(shifted));
+    _mm_storeu_si128((__m128i *)low, _mm512_cvtepi32_epi8(q));
+#else
+    float f[16];
+    lanes_store(f, whole);
+    for (int i = 0; i < 16; i++) {
+        const int32_t q = (int32_t)f[i] + 128 * 256 + 128;
+        high[i] = (uint8_t)(q >> 8);
+        low[i] = (uint8_t)q;
+    }
+#endif
+}
 
 /* uint8 [M, 2, padded K]: hi + 128, then lo + 128. */
 static int64_t activation_bytes(int64_t num_rows, int64_t padded_depth) { return num_rows * 2 * padded_depth; }
@@ -61,14 +73,7 @@ static void quantize_rows(const struct linear_job *job, int64_t first, int64_t l
         float inverse;
         job->row_scales[row] = row_scale(x, job->depth, &inverse);
         for (int64_t i = 0; i < job->padded_depth; i += 16) {
-            int32_t q[16];
-            const int64_t left = job->depth - i;
-            quantize_lanes(x + i, left > 0 ? left : 0, inverse, q);
-            for (int j = 0; j < 16; j++) {
-                const int32_t hi = (q[j] + 128) >> 8;
-                high[i + j] = (uint8_t)(hi + 128);
-                low[i + j] = (uint8_t)(q[j] - hi * 256 + 128);
-            }
+            store_planes(quantize_lanes(x + i, job->depth - i, inverse), high + i, low + i);
         }
     }
 }
@@ -86,9 +91,8 @@ static void quantize_rows(const struct linear_job *job, int64_t first, int64_t l
         float inverse;
         job->row_scales[row] = row_scale(x, job->depth, &inverse);
         for (int64_t i = 0; i < job->padded_depth; i += 16) {
-            int32_t q[16];
-            const int64_t left = job->depth - i;
-            quantize_lanes(x + i, left > 0 ? left : 0, inverse, q);
+            float q[16];
+            lanes_store(q, quantize_lanes(x + i, job->depth - i, inverse));
             for (int j = 0; j < 16; j++)
                 stored[i + j] = (int16_t)q[j];
         }

@@ -10,13 +10,13 @@
 #include "row_kernels.h"
 
 #if defined(__AVX512F__)
-enum { MOST_QUERIES = 12, MOST_CHUNK_ROWS = 6 };
+enum { MOST_QUERIES = 12, MOST_CHUNK_ROWS = 6, GROUPS = 2 };
 #elif defined(__AVX2__)
-enum { MOST_QUERIES = 4, MOST_CHUNK_ROWS = 2 };
+enum { MOST_QUERIES = 4, MOST_CHUNK_ROWS = 2, GROUPS = 1 };
 #else
-enum { MOST_QUERIES = 1, MOST_CHUNK_ROWS = 1 };
+enum { MOST_QUERIES = 1, MOST_CHUNK_ROWS = 1, GROUPS = 1 };
 #endif
-enum { MOST_TILE_QUERIES = 64, CHUNK_LANES = 4 };
+enum { MOST_TILE_QUERIES = 64, CHUNK_LANES = 4, PREFETCH_KEYS = 16 };
 
 INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -76,20 +76,29 @@ static void prepare_tokens(const struct attention_job *job, int64_t first, int64
     }
 }
 
-/* Scores of `count` queries with 16 keys. */
+/* Scores of `count` queries with GROUPS times 16 keys. */
 INLINE void score_keys(const float *queries, int64_t d, const float *keys, const int count, float *scores)
 {
-    lanes sums[MOST_QUERIES];
+    lanes sums[MOST_QUERIES][GROUPS];
     for (int q = 0; q < count; q++)
-        sums[q] = lanes_splat(0.0f);
+        for (int g = 0; g < GROUPS; g++)
+            sums[q][g] = lanes_splat(0.0f);
     for (int64_t i = 0; i < d; i++) {
-        const lanes key = lanes_load(keys + i * KEY_LANES);
+        lanes key[GROUPS];
+        for (int g = 0; g < GROUPS; g++) {
+            key[g] = lanes_load(keys + (g * d + i) * KEY_LANES);
+            __builtin_prefetch(keys + ((GROUPS + g) * d + i) * KEY_LANES);
+        }
 #pragma GCC unroll 16
-        for (int q = 0; q < count; q++)
-            sums[q] = lanes_fma(lanes_splat(queries[q * d + i]), key, sums[q]);
+        for (int q = 0; q < count; q++) {
+            const lanes query = lanes_splat(queries[q * d + i]);
+            for (int g = 0; g < GROUPS; g++)
+                sums[q][g] = lanes_fma(query, key[g], sums[q][g]);
+        }
     }
     for (int q = 0; q < count; q++)
-        lanes_store(scores + q * KEY_BLOCK, sums[q]);
+        for (int g = 0; g < GROUPS; g++)
+            lanes_store(scores + q * KEY_BLOCK + g * KEY_LANES, sums[q][g]);
 }
 
 /* Weighted values of `count` queries for `width` vectors of dimensions. */
@@ -104,6 +113,8 @@ INLINE void weigh_values(const float *weights, const float *values, int64_t d, i
         lanes value[CHUNK_LANES];
         for (int c = 0; c < width; c++)
             value[c] = lanes_load(values + key * d + c * 16);
+        for (int c = 0; c < width; c++)
+            __builtin_prefetch(values + (key + PREFETCH_KEYS) * d + c * 16);
 #pragma GCC unroll 8
         for (int q = 0; q < count; q++) {
             const lanes weight = lanes_splat(weights[q * KEY_BLOCK + key]);
@@ -138,7 +149,7 @@ INLINE void weigh_rest(const float *weights, const float *values, int64_t d, int
 static void score_block(const float *queries, int64_t count, int64_t d, const float *keys, int64_t num_keys,
                         float *scores)
 {
-    for (int64_t group = 0; group < num_keys; group += KEY_LANES)
+    for (int64_t group = 0; group < num_keys; group += GROUPS * KEY_LANES)
         for (int64_t done = 0; done < count;)
             FOR_COUNT(count - done, MOST_QUERIES,
                       score_keys(queries + done * d, d, keys + group * d, COUNT, scores + done * KEY_BLOCK + group))
@@ -163,27 +174,44 @@ static void weigh_block(const float *weights, int64_t count, const float *values
             weigh_rest(weights + q * KEY_BLOCK, values + first, d, num_keys, d - first, sums + q * stride + first);
 }
 
-/* Whether token t of sequence b sees the key in `column`. */
-INLINE bool sees(const struct attention_job *job, int64_t b, int64_t t, int64_t column)
+/* Columns below this one are too far back for token t of sequence b. */
+INLINE int64_t first_column(const struct attention_job *job, int64_t b, int64_t t)
 {
-    const int64_t past = job->past_lengths[b], token = column - past;
-    const int32_t *positions = job->positions + b * job->num_tokens;
-    if (token > t || (token >= 0 && !job->tree_mask[(b * job->num_tokens + t) * job->num_tokens + token]))
-        return false;
-    const int64_t distance = positions[t] - (token < 0 ? column : positions[token]);
-    return job->window == 0 || distance < job->window;
+    return job->window ? larger(0, job->positions[b * job->num_tokens + t] - job->window + 1) : 0;
 }
 
-/* Scores of keys that a token does not see become -infinity. */
+/* Whether token t of sequence b sees token u of the block. */
+INLINE bool sees_token(const struct attention_job *job, int64_t b, int64_t t, int64_t u)
+{
+    const int32_t *positions = job->positions + b * job->num_tokens;
+    const bool near = job->window == 0 || positions[t] - positions[u] < job->window;
+    return u <= t && near && job->tree_mask[(b * job->num_tokens + t) * job->num_tokens + u];
+}
+
+/* Scores of keys that a token does not see become -infinity. A cached token's position is its column. */
 static void hide_keys(const struct attention_job *job, int64_t b, int64_t t, int64_t first_key, int64_t num_keys,
                       float *scores)
 {
-    const int64_t from = job->window ? 0 : larger(0, smaller(job->past_lengths[b] - first_key, num_keys));
-    for (int64_t key = from; key < num_keys; key++)
-        if (!sees(job, b, t, first_key + key))
+    const int64_t cached = larger(0, smaller(job->past_lengths[b] - first_key, num_keys));
+    const int64_t far = smaller(first_column(job, b, t) - first_key, cached);
+    for (int64_t key = 0; key < far; key++)
+        scores[key] = -INFINITY;
+    for (int64_t key = cached; key < num_keys; key++)
+        if (!sees_token(job, b, t, first_key + key - job->past_lengths[b]))
             scores[key] = -INFINITY;
     for (int64_t key = num_keys; key % KEY_LANES; key++)
         scores[key] = -INFINITY;
+}
+
+/* Whether no token of [first, last) sees anything of a block that ends at `end_key`. */
+static bool is_hidden(const struct attention_job *job, int64_t b, int64_t first, int64_t last, int64_t end_key)
+{
+    if (job->window == 0 || end_key > job->past_lengths[b])
+        return false;
+    for (int64_t t = first; t < last; t++)
+        if (first_column(job, b, t) < end_key)
+            return false;
+    return true;
 }
 
 /* Scores [keys] -> weights exp(score - maximum) in place, their sum. A row without visible keys gives -infinity, 0. */
@@ -223,9 +251,14 @@ static void attend_block(const struct attention_job *job, int64_t b, int64_t kv,
     const int64_t head = (b * job->num_kv_heads + kv);
     const float *keys = job->keys + (head * job->capacity + first_key) * d;
     const float *values = job->values + (head * job->capacity + first_key) * d;
+    float *partials = partial_of(job, b, kv, first, block);
+    if (is_hidden(job, b, first, last, first_key + num_keys)) {
+        for (int64_t q = 0; q < count; q++)
+            partials[q * stride + d] = -INFINITY;
+        return;
+    }
     float scores[MOST_TILE_QUERIES * KEY_BLOCK] __attribute__((aligned(64)));
     score_block(job->queries + (head * job->num_tokens + first) * group * d, count, d, keys, num_keys, scores);
-    float *partials = partial_of(job, b, kv, first, block);
     for (int64_t q = 0; q < count; q++) {
         float *row = scores + q * KEY_BLOCK, *partial = partials + q * stride;
         hide_keys(job, b, first + q / group, first_key, num_keys, row);

@@ -12,16 +12,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct kernels;
+
 enum {
     PANEL_COLUMNS = 16, /* outputs that are computed together: the lanes of the widest vector */
     DEPTH_GROUP = 4,    /* inputs that one 32-bit lane of a dot instruction takes */
     DEPTH_STEP = 64,    /* K is padded to this: the bytes of a tile row */
     KEY_BLOCK = 128,    /* cached tokens that one attention task reads: a constant, or bits would depend on sizes */
-    KEY_LANES = 16      /* keys are stored transposed in groups of this */
+    KEY_LANES = 16,     /* keys are stored transposed in groups of this */
+    CAPACITY_STEP = 32  /* S is a multiple of this: two groups are read at once */
 };
 
 /* One linear layer: y = x W^T with 8-bit weights and 16-bit activations. */
 struct linear_job {
+    const struct kernels *kernels;
     int64_t num_rows;         /* M */
     int64_t depth;            /* K */
     int64_t padded_depth;     /* K rounded up to DEPTH_STEP */
@@ -38,6 +42,7 @@ struct linear_job {
 
 /* Rows of a layer: y = RMS norm of (x + delta) times weight; total = x + delta where delta is given. */
 struct norm_job {
+    const struct kernels *kernels;
     int64_t num_rows;    /* M */
     int64_t width;       /* d */
     float epsilon;
@@ -52,6 +57,7 @@ enum activation { ACTIVATION_SILU = 0, ACTIVATION_GELU_TANH = 1 };
 
 /* Rows of an MLP: y = activation(gate) * up. */
 struct gate_job {
+    const struct kernels *kernels;
     int64_t num_rows;           /* M */
     int64_t width;              /* I */
     enum activation activation;
@@ -61,6 +67,7 @@ struct gate_job {
 
 /* Attention of a block of T tokens to the cache and itself. */
 struct attention_job {
+    const struct kernels *kernels;
     int64_t num_sequences, num_tokens, capacity; /* B, T, S */
     int64_t num_heads, num_kv_heads, head_dim;   /* H, Hkv, D */
     int64_t num_positions;        /* rows of the tables */

@@ -14,11 +14,17 @@ enum input { QKV, PAST_KEY, PAST_VALUE, POSITIONS, PAST_LENGTHS, QUERY_LENGTHS, 
              NUM_INPUTS };
 
 struct attention {
+    const struct kernels *kernels;
     int64_t num_heads, num_kv_heads, window;
     float scale, epsilon;
 };
 
-static void prepare(void *job, int64_t first, int64_t last) { active_kernels->prepare_tokens(job, first, last); }
+static void prepare(void *data, int64_t first, int64_t last)
+{
+    const struct attention_job *job = data;
+    job->kernels->prepare_tokens(job, first, last);
+}
+
 
 static int64_t count_tiles(const struct attention_job *job)
 {
@@ -31,7 +37,7 @@ static void attend(void *data, int64_t first, int64_t last)
     const int64_t tiles = count_tiles(job);
     for (int64_t i = first; i < last; i++) {
         const int64_t block = i % job->num_blocks, tile = i / job->num_blocks % tiles, head = i / job->num_blocks / tiles;
-        active_kernels->attend_block(job, head / job->num_kv_heads, head % job->num_kv_heads, tile, block);
+        job->kernels->attend_block(job, head / job->num_kv_heads, head % job->num_kv_heads, tile, block);
     }
 }
 
@@ -39,7 +45,7 @@ static void combine(void *data, int64_t first, int64_t last)
 {
     const struct attention_job *job = data;
     for (int64_t i = first; i < last; i++)
-        active_kernels->combine_token(job, i / job->wave_tokens, job->first_token + i % job->wave_tokens);
+        job->kernels->combine_token(job, i / job->wave_tokens, job->first_token + i % job->wave_tokens);
 }
 
 /* Lengths are data: check them before anything is written. */
@@ -112,9 +118,9 @@ static ort_status *read_inputs(const ort_context *context, struct attention_job 
     job->capacity = past_key->dims[2];
     job->head_dim = past_key->dims[3];
     if (qkv.rank != 3 || past_key->rank != 4 || cos.rank != 2 || job->head_dim > MOST_HEAD_DIM ||
-        qkv.dims[2] != (job->num_heads + 2 * job->num_kv_heads) * job->head_dim || job->capacity % KEY_LANES ||
+        qkv.dims[2] != (job->num_heads + 2 * job->num_kv_heads) * job->head_dim || job->capacity % CAPACITY_STEP ||
         past_key->dims[0] != job->num_sequences || cos.dims[1] * 2 != job->head_dim)
-        return fail("CachedAttention: expected qkv [B, T, (H + 2 Hkv) D], cache [B, Hkv, 16 n, D], tables [P, D / 2]");
+        return fail("CachedAttention: expected qkv [B, T, (H + 2 Hkv) D], cache [B, Hkv, 32 n, D], tables [P, D / 2]");
     return NULL;
 }
 
@@ -136,7 +142,7 @@ static ort_status *make_outputs(ort_context *context, struct attention_job *job,
 static ort_status *compute(void *kernel, ort_context *context)
 {
     const struct attention *facts = kernel;
-    struct attention_job job = {.num_heads = facts->num_heads, .num_kv_heads = facts->num_kv_heads,
+    struct attention_job job = {.kernels = facts->kernels, .num_heads = facts->num_heads, .num_kv_heads = facts->num_kv_heads,
                                 .window = facts->window, .scale = facts->scale, .epsilon = facts->epsilon};
     struct tensor past_key;
     const void *past_value;
@@ -166,7 +172,10 @@ static ort_status *create(const ort_operator *op, const ort_table *table, const 
     (void)op, (void)table;
     struct attention *facts = calloc(1, sizeof *facts);
     *kernel = facts;
-    return facts ? read_attributes(info, facts) : fail("CachedAttention: out of memory");
+    if (!facts)
+        return fail("CachedAttention: out of memory");
+    facts->kernels = registered_kernels;
+    return read_attributes(info, facts);
 }
 
 static const char *get_name(const ort_operator *op) { return (void)op, "CachedAttention"; }

@@ -8,11 +8,22 @@
 enum { TASK_BYTES = 48 << 10, MOST_TASKS = 64, SERIAL_ELEMENTS = 1 << 15 };
 
 struct linear {
+    const struct kernels *kernels;
     int64_t num_outputs;
 };
 
-static void quantize(void *job, int64_t first, int64_t last) { active_kernels->quantize_rows(job, first, last); }
-static void multiply(void *job, int64_t first, int64_t last) { active_kernels->multiply_panels(job, first, last); }
+static void quantize(void *data, int64_t first, int64_t last)
+{
+    const struct linear_job *job = data;
+    job->kernels->quantize_rows(job, first, last);
+}
+
+static void multiply(void *data, int64_t first, int64_t last)
+{
+    const struct linear_job *job = data;
+    job->kernels->multiply_panels(job, first, last);
+}
+
 
 static int64_t between(int64_t value, int64_t least, int64_t most)
 {
@@ -33,7 +44,7 @@ static ort_status *compute(void *kernel, ort_context *context)
 {
     const struct linear *linear = kernel;
     struct tensor x;
-    struct linear_job job = {.num_rows = 1, .num_outputs = linear->num_outputs};
+    struct linear_job job = {.kernels = linear->kernels, .num_rows = 1, .num_outputs = linear->num_outputs};
     TRY(read_tensor(context, 0, &x));
     TRY(read_data(context, 1, &job.weights));
     TRY(read_data(context, 2, &job.scales));
@@ -50,7 +61,7 @@ static ort_status *compute(void *kernel, ort_context *context)
     TRY(make_output(context, 0, x.dims, x.rank, &job.y));
     if (job.num_rows == 0)
         return NULL;
-    const size_t bytes = (size_t)active_kernels->activation_bytes(job.num_rows, job.padded_depth);
+    const size_t bytes = (size_t)job.kernels->activation_bytes(job.num_rows, job.padded_depth);
     job.activations = thread_scratch(bytes + (size_t)job.num_rows * sizeof(float));
     if (!job.activations)
         return fail("QuantizedLinear: out of memory");
@@ -63,7 +74,10 @@ static ort_status *create(const ort_operator *op, const ort_table *table, const 
     (void)op, (void)table;
     struct linear *linear = calloc(1, sizeof *linear);
     *kernel = linear;
-    return linear ? ort_get_int(info, "num_outputs", &linear->num_outputs) : fail("QuantizedLinear: out of memory");
+    if (!linear)
+        return fail("QuantizedLinear: out of memory");
+    linear->kernels = registered_kernels;
+    return ort_get_int(info, "num_outputs", &linear->num_outputs);
 }
 
 static const char *get_name(const ort_operator *op) { return (void)op, "QuantizedLinear"; }

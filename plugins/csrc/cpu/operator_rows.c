@@ -4,18 +4,30 @@
 
 #include "ort_node.h"
 
-enum { TASK_ELEMENTS = 1 << 14, MOST_TASKS = 64 };
+enum { TASK_ELEMENTS = 1 << 12, MOST_TASKS = 64 };
 
 struct norm {
+    const struct kernels *kernels;
     float epsilon;
 };
 
 struct gate {
+    const struct kernels *kernels;
     int64_t activation;
 };
 
-static void norm(void *job, int64_t first, int64_t last) { active_kernels->norm_rows(job, first, last); }
-static void gate(void *job, int64_t first, int64_t last) { active_kernels->gate_rows(job, first, last); }
+static void norm(void *data, int64_t first, int64_t last)
+{
+    const struct norm_job *job = data;
+    job->kernels->norm_rows(job, first, last);
+}
+
+static void gate(void *data, int64_t first, int64_t last)
+{
+    const struct gate_job *job = data;
+    job->kernels->gate_rows(job, first, last);
+}
+
 
 static ort_status *run_rows(const ort_context *context, work work, void *job, int64_t num_rows, int64_t width)
 {
@@ -37,7 +49,9 @@ static ort_status *compute_norm(void *kernel, ort_context *context)
     struct tensor x;
     TRY(read_tensor(context, 0, &x));
     struct norm_job job = {.num_rows = count_rows(&x), .width = x.dims[x.rank - 1], .x = x.data};
-    job.epsilon = ((struct norm *)kernel)->epsilon;
+    const struct norm *facts = kernel;
+    job.kernels = facts->kernels;
+    job.epsilon = facts->epsilon;
     TRY(read_data(context, 1, &job.weight));
     TRY(make_output(context, 0, x.dims, x.rank, &job.y));
     return run_rows(context, norm, &job, job.num_rows, job.width);
@@ -48,7 +62,9 @@ static ort_status *compute_add_norm(void *kernel, ort_context *context)
     struct tensor x;
     TRY(read_tensor(context, 0, &x));
     struct norm_job job = {.num_rows = count_rows(&x), .width = x.dims[x.rank - 1], .x = x.data};
-    job.epsilon = ((struct norm *)kernel)->epsilon;
+    const struct norm *facts = kernel;
+    job.kernels = facts->kernels;
+    job.epsilon = facts->epsilon;
     TRY(read_data(context, 1, &job.delta));
     TRY(read_data(context, 2, &job.weight));
     TRY(make_output(context, 0, x.dims, x.rank, &job.y));
@@ -61,7 +77,9 @@ static ort_status *compute_gate(void *kernel, ort_context *context)
     struct tensor x;
     TRY(read_tensor(context, 0, &x));
     struct gate_job job = {.num_rows = count_rows(&x), .gate_up = x.data};
-    job.activation = (enum activation)((struct gate *)kernel)->activation;
+    const struct gate *facts = kernel;
+    job.kernels = facts->kernels;
+    job.activation = (enum activation)facts->activation;
     job.width = x.dims[x.rank - 1] /= 2;
     TRY(make_output(context, 0, x.dims, x.rank, &job.y));
     return run_rows(context, gate, &job, job.num_rows, job.width);
@@ -72,7 +90,10 @@ static ort_status *create_norm(const ort_operator *op, const ort_table *table, c
     (void)op, (void)table;
     struct norm *norm = calloc(1, sizeof *norm);
     *kernel = norm;
-    return norm ? ort_get_float(info, "epsilon", &norm->epsilon) : fail("RmsNorm: out of memory");
+    if (!norm)
+        return fail("RmsNorm: out of memory");
+    norm->kernels = registered_kernels;
+    return ort_get_float(info, "epsilon", &norm->epsilon);
 }
 
 static ort_status *create_gate(const ort_operator *op, const ort_table *table, const ort_info *info, void **kernel)
@@ -80,7 +101,10 @@ static ort_status *create_gate(const ort_operator *op, const ort_table *table, c
     (void)op, (void)table;
     struct gate *gate = calloc(1, sizeof *gate);
     *kernel = gate;
-    return gate ? ort_get_int(info, "activation", &gate->activation) : fail("GatedActivation: out of memory");
+    if (!gate)
+        return fail("GatedActivation: out of memory");
+    gate->kernels = registered_kernels;
+    return ort_get_int(info, "activation", &gate->activation);
 }
 
 static const char *name_norm(const ort_operator *op) { return (void)op, "RmsNorm"; }

@@ -15,19 +15,19 @@ static void load_table(const ort_table *table)
 }
 
 /* The name of the kernels in use, for logs and tests. */
-const char *draftsmith_kernels(void) { return active_kernels ? active_kernels->name : ""; }
+const char *draftsmith_kernels(void) { return registered_kernels ? registered_kernels->name : ""; }
 
 ort_status *RegisterCustomOps(ort_options *options, const ort_base *base)
 {
     static const ort_operator *const operators[] = {&operator_quantized_linear, &operator_rms_norm,
                                                     &operator_add_rms_norm, &operator_gated_activation,
-                                                    &operator_cached_attention};
+                                                    &operator_cached_attention, &operator_packed_rows};
     const ort_table *table = base->get_table(ORT_INTERFACE_VERSION);
     if (!table) /* No status can be made without a table; later calls fail with "not a registered operator". */
         return NULL;
     load_table(table);
-    active_kernels = choose_kernels();
-    if (!active_kernels)
+    registered_kernels = choose_kernels();
+    if (!registered_kernels)
         return fail("DRAFTSMITH_CPU: expected kernels that this processor runs (generic, avx2, avxvnni, avx512vnni or "
                     "amx). Unset it.");
     ort_domain *domain = NULL;

@@ -20,7 +20,8 @@ struct tensor {
     size_t rank;
 };
 
-extern const struct kernels *active_kernels;
+/* What operators that are created now get: set when the library is registered, kept by each operator. */
+extern const struct kernels *registered_kernels;
 
 ort_status *fail(const char *message);
 /* Data alone. */
@@ -35,7 +36,7 @@ ort_status *run_tasks(const ort_context *context, work work, void *job, int64_t 
 
 /* What an operator's file fills in; the rest of `ort_operator` is the same for all. */
 extern const ort_operator operator_quantized_linear, operator_rms_norm, operator_add_rms_norm, operator_gated_activation,
-    operator_cached_attention;
+    operator_cached_attention, operator_packed_rows;
 
 int first_version(const ort_operator *op);
 int last_version(const ort_operator *op);
@@ -43,6 +44,5 @@ const char *cpu_provider(const ort_operator *op);
 int all_floats(const ort_operator *op, size_t index);
 int all_required(const ort_operator *op, size_t index);
 int default_memory(const ort_operator *op, size_t index);
-void destroy_nothing(void *kernel);
 
 #endif
