@@ -19,7 +19,6 @@ EXIT_USAGE = 2
 EXIT_FAILED = 5
 EXIT_SERVING = 6
 EXIT_INTERRUPTED = 130
-EXIT_TERMINATED = 143
 
 app = typer.Typer(
     name="build-engine",
@@ -80,6 +79,7 @@ def main() -> NoReturn:
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; nothing escapes but the exit code."""
     signal.signal(signal.SIGTERM, _terminate)
+    signal.signal(signal.SIGHUP, _terminate)
     try:
         code = app(args=list(arguments), prog_name="build-engine", standalone_mode=False)
         sys.stdout.flush()
@@ -96,8 +96,9 @@ def run(arguments: Sequence[str]) -> int:
         return _report(error)
 
 
-def _terminate(_signal: int, _frame: object) -> NoReturn:
-    raise SystemExit(EXIT_TERMINATED)
+def _terminate(number: int, _frame: object) -> NoReturn:
+    """Leave as Ctrl-C does, through every ``finally``; the exit code is the shell's for the signal."""
+    raise SystemExit(128 + number)
 
 
 def _report(error: Exception) -> int:

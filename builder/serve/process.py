@@ -155,20 +155,24 @@ class ServerProcess:
             return ""
 
     def stop(self) -> None:
-        """End the server: SIGTERM, after the grace time SIGKILL; then its stubs, shared memory and temporary files."""
+        """End the server: SIGTERM, after the grace time SIGKILL; then its stubs, shared memory and temporary files.
+
+        An exception on the way (a second Ctrl-C) shortens the grace time to nothing.
+        """
         process, self._process = self._process, None
-        if process is not None:
-            if process.poll() is None:
+        try:
+            if process is not None and process.poll() is None:
                 process.send_signal(signal.SIGTERM)
-                try:
-                    process.wait(timeout=self.options.stop_grace_s)
-                except subprocess.TimeoutExpired:
-                    logger.warning("Triton did not end within %g s, killing it", self.options.stop_grace_s)
-            _kill_group(process)
-        for leftover in SHM.glob(self._shm_prefix + "*"):
-            leftover.unlink(missing_ok=True)
-        if self._run_folder is not None:
-            shutil.rmtree(self._run_folder, ignore_errors=True)
+                process.wait(timeout=self.options.stop_grace_s)
+        except subprocess.TimeoutExpired:
+            logger.warning("Triton did not end within %g s, killing it", self.options.stop_grace_s)
+        finally:
+            if process is not None:
+                _kill_group(process)
+            for leftover in SHM.glob(self._shm_prefix + "*"):
+                leftover.unlink(missing_ok=True)
+            if self._run_folder is not None:
+                shutil.rmtree(self._run_folder, ignore_errors=True)
 
     def __enter__(self) -> Self:
         self.start()

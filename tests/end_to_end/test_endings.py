@@ -1,9 +1,13 @@
 """Cancelled, killed, damaged, shut down: everything ends, with a reason, and leaves nothing behind."""
 
+import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import threading
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -123,3 +127,25 @@ def test_a_changed_weight_stops_the_server_with_one_line_that_names_the_file(
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert "target.weights: expected SHA-256" in error
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_the_serve_command_prints_its_endpoints_and_ends_with_everything_it_started(
+    repository: Path, sent: signal.Signals
+) -> None:
+    ports = ["--http-port", "0", "--grpc-port", "0", "--metrics-port", "0"]
+    code = "from draftsmith.builder.cli import main; main()"
+    command = [sys.executable, "-c", code, "serve", str(repository), "-m", "tiny_fp16", "--json", "--quiet", *ports]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as serving:
+        assert serving.stdout is not None
+        lines = iter(serving.stdout.readline, "}\n")
+        endpoints = json.loads("".join(lines) + "}")
+        assert endpoints["models"] == ["tiny_fp16"]
+        with Client(endpoints["grpc"], timeout=60.0) as client:
+            assert client.generate("Hello", max_tokens=3, end_ids=()).usage.output == 3
+        with urllib.request.urlopen(f"http://{endpoints['metrics']}/metrics", timeout=10) as metrics:
+            assert b"nv_inference_request_success" in metrics.read()
+        serving.send_signal(sent)
+        _, errors = serving.communicate(timeout=60)
+    assert (serving.returncode, errors) == (128 + sent, "")
+    assert not list(SHM.glob(f"draftsmith_{serving.pid}_*"))
