@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from draftsmith.model_repo.contract.manifest import Manifest, Precision
+from draftsmith.plugins.cpu_library import find_compiler
 
 from .checkpoint.source import Checkpoint, open_checkpoint
 from .engines import BuildOptions, get_builder
@@ -174,6 +175,9 @@ class _Job:
         }
         versions = {name: version(name) for name in ("draftsmith", "onnx", "numpy")}
         versions["backend"] = get_builder(self.plan.backend).available().version or "none"
+        if options.precision == "int8" and self.plan.backend == "onnxruntime":
+            compiler = find_compiler() if self.plan.kernels != "onnxruntime" else None
+            versions["compiler"] = compiler.version if compiler else "none"
         fingerprint = hash_options(self.checkpoint_hash, numbers | {"versions": versions, "name": self.plan.name})
         numbers["calibration_text"] = "given" if options.calibration_text is not None else "shipped"
         return {
@@ -198,8 +202,9 @@ def _options(plan: BuildPlan, precision: Precision, checkpoint: Checkpoint, text
         max_query_len=min(plan.max_query_len, max_length),
         calibration_text=text if precision == "int8" else None,
         gpus=plan.gpus,
+        extras={"kernels": plan.kernels} if plan.backend == "onnxruntime" else {},
     )
-    options.check(checkpoint)
+    options.check(checkpoint, known_extras=tuple(options.extras))
     return options
 
 

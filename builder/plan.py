@@ -12,6 +12,7 @@ from .errors import UsageError
 DEFAULT_MAX_BATCH = 16
 DEFAULT_MAX_LENGTH = 4096
 DEFAULT_MAX_QUERY_LEN = 256
+KERNELS = ("auto", "native", "onnxruntime")
 BACKENDS = ("onnxruntime", "tensorrt-rtx")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _QUANTISATION = re.compile(r"[-._](?:Q\d(?:_[0-9KSML]+)*|F16|BF16|F32|IQ\d\w*)$", re.IGNORECASE)
@@ -25,6 +26,8 @@ class BuildPlan:
     ``max_length``: prompt + output tokens of a request, None for the model's own limit (at most 4,096).
     ``max_query_len``: most tokens a row takes in one step. ``max_kl`` (nats per token) and ``min_top1`` (0 to 1) are
     the quality gate's limits, None for its defaults. ``calibration_text`` None means the text that is shipped.
+    ``kernels``: who computes INT8 on a CPU, our own operators (compiled by the build) or ONNX Runtime's; ``auto`` takes
+    ours where there is a C compiler.
     """
 
     checkpoint: Path
@@ -38,6 +41,7 @@ class BuildPlan:
     max_query_len: int = DEFAULT_MAX_QUERY_LEN
     num_threads: int | None = None
     calibration_text: Path | None = None
+    kernels: str = "auto"
     max_kl: float | None = None
     min_top1: float | None = None
     force: bool = False
@@ -50,6 +54,8 @@ class BuildPlan:
                 raise UsageError("--precision", expected=" or ".join(PRECISIONS), found=repr(precision))
         if self.backend not in BACKENDS:
             raise UsageError("--backend", expected=" or ".join(BACKENDS), found=repr(self.backend))
+        if self.kernels not in KERNELS:
+            raise UsageError("--kernels", expected=" or ".join(KERNELS), found=repr(self.kernels))
         for gpu in self.gpus:
             if not _GPU.fullmatch(gpu):
                 raise UsageError("--gpu", expected="GPU generations such as sm86,sm120", found=repr(gpu))
@@ -86,6 +92,7 @@ class BuildPlan:
             "max_length": self.max_length,
             "max_query_len": self.max_query_len,
             "num_threads": self.num_threads,
+            "kernels": self.kernels,
             "max_kl": self.max_kl,
             "min_top1": self.min_top1,
         }

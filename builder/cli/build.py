@@ -32,6 +32,10 @@ MaxLength = Annotated[
 ]
 MaxQueryLen = Annotated[int, typer.Option(help="Most tokens of a request in one step.", rich_help_panel=_LIMITS)]
 Threads = Annotated[int | None, typer.Option(help="Threads the served model computes with; default: all cores.")]
+Kernels = Annotated[
+    str,
+    typer.Option(help="Who computes INT8 on a CPU: native (compiled by the build), onnxruntime, or auto."),
+]
 CalibrationText = Annotated[
     Path | None, typer.Option(help="UTF-8 text to calibrate on; default: a shipped one.", rich_help_panel=_QUALITY)
 ]
@@ -53,6 +57,7 @@ def build_packages(
     max_length: MaxLength = None,
     max_query_len: MaxQueryLen = DEFAULT_MAX_QUERY_LEN,
     threads: Threads = None,
+    kernels: Kernels = "auto",
     calibration_text: CalibrationText = None,
     max_kl: MaxKl = None,
     min_top1: MinTop1 = None,
@@ -85,6 +90,7 @@ def compile_engines(
     max_length: MaxLength = None,
     max_query_len: MaxQueryLen = DEFAULT_MAX_QUERY_LEN,
     threads: Threads = None,
+    kernels: Kernels = "auto",
     calibration_text: CalibrationText = None,
     max_kl: MaxKl = None,
     min_top1: MinTop1 = None,
@@ -115,6 +121,7 @@ def _run(work: Callable[[BuildPlan, Progress], Sequence["BuiltPackage"]], given:
         max_length=given["max_length"],
         max_query_len=given["max_query_len"],
         num_threads=given["threads"],
+        kernels=given["kernels"],
         calibration_text=given["calibration_text"],
         max_kl=given["max_kl"],
         min_top1=given["min_top1"],

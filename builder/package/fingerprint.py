@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ def _hash_code() -> str:
 
 
 def _code_files() -> Iterator[Path]:
-    root = Path(__file__).resolve().parent.parent
-    for name in _CODE:
-        yield from sorted((root / name).rglob("*.py"))
+    builder = Path(__file__).resolve().parent.parent
+    yield from sorted(file for name in _CODE for file in (builder / name).rglob("*.py"))
+    plugins = Path(str(resources.files("draftsmith.plugins")))
+    yield from sorted(file for file in plugins.rglob("*") if file.suffix in (".py", ".c", ".h"))

@@ -52,6 +52,7 @@ def test_version_is_the_distributions(capsys: pytest.CaptureFixture[str]) -> Non
         (["build", "x", "-o", "y", "--name", "../x"], ["--name", "../x"]),
         (["build", "x", "-o", "y", "--gpu", "rtx4090"], ["--gpu", "rtx4090"]),
         (["build", "x", "-o", "y", "--backend", "tensorrt"], ["--backend", "tensorrt-rtx"]),
+        (["build", "x", "-o", "y", "--kernels", "mine"], ["--kernels", "mine", "native"]),
         (["serve", "x", "--http-port", "70000"], ["--http-port", "70000"]),
         (["serve", "x", "--http-port", "9", "--grpc-port", "9"], ["--http-port", "--grpc-port"]),
     ],
