@@ -103,6 +103,9 @@ class EngineBuilder(Protocol):
     def available(self) -> BackendStatus:
         """Whether it can build here; imports nothing heavy."""
 
+    def check(self, checkpoint: Checkpoint, options: BuildOptions) -> None:
+        """Raise what ``build`` would raise before it writes anything; looks at no weights."""
+
     def build(self, checkpoint: Checkpoint, options: BuildOptions, folder: Path, *, progress: Progress) -> BuiltEngine:
         """Write the engine's files into the empty ``folder``.
 

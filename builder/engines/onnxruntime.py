@@ -43,12 +43,17 @@ class OnnxRuntimeBuilder:
             return BackendStatus(name=self.name, version=None, reason=reason, install=install)
         return BackendStatus(name=self.name, version=found)
 
-    def build(self, checkpoint: Checkpoint, options: BuildOptions, folder: Path, *, progress: Progress) -> BuiltEngine:
+    def check(self, checkpoint: Checkpoint, options: BuildOptions) -> None:
         """See ``EngineBuilder``."""
         status = self.available()
         if status.version is None:
             raise BackendError("backend onnxruntime", found=status.reason, action=f"Run `{status.install}`")
         options.check(checkpoint, known_extras=(native_kernels.EXTRA,))
+        native_kernels.choose_compiler(options)
+
+    def build(self, checkpoint: Checkpoint, options: BuildOptions, folder: Path, *, progress: Progress) -> BuiltEngine:
+        """See ``EngineBuilder``."""
+        self.check(checkpoint, options)
         started = time.monotonic()
         capacity = cache_capacity(options.max_length, options.max_query_len)
         compiler = native_kernels.choose_compiler(options)
@@ -65,7 +70,7 @@ class OnnxRuntimeBuilder:
             requires.update(native_kernels.REQUIRES)
         return BuiltEngine(
             backend=self.name,
-            backend_version=status.version,
+            backend_version=version(PACKAGE),
             precision=options.precision,
             graph_file=files.graph.name,
             files=tuple(names),

@@ -17,7 +17,7 @@ from ..base import BackendStatus, BuildOptions, BuiltEngine
 from .compiler import CompiledEngine, DimRange, compile_engine
 from .evaluation import measure_distance
 from .gpus import capabilities_of, choose_gpus
-from .library import CUDA_MAJOR, INSTALL_HINT, MIN_DRIVER, find_version, load_library
+from .library import CUDA_MAJOR, INSTALL_HINT, MIN_DRIVER, check_version, find_version, load_library
 from .weight_only import WeightOnlyLinear
 
 ENGINE_NAME = "target.engine"
@@ -44,10 +44,16 @@ class TensorRtRtxBuilder:
             return BackendStatus(name=self.name, version=None, reason=reason, install=INSTALL_HINT)
         return BackendStatus(name=self.name, version=version)
 
+    def check(self, checkpoint: Checkpoint, options: BuildOptions) -> None:
+        """See ``EngineBuilder``."""
+        choose_gpus(options.gpus, options.precision)
+        options.check(checkpoint)
+        check_version()
+
     def build(self, checkpoint: Checkpoint, options: BuildOptions, folder: Path, *, progress: Progress) -> BuiltEngine:
         """See ``EngineBuilder``."""
+        self.check(checkpoint, options)
         gpus = choose_gpus(options.gpus, options.precision)
-        options.check(checkpoint)
         load_library()
         distance = measure_distance(checkpoint, options.precision, progress)
         capacity = cache_capacity(options.max_length, options.max_query_len)

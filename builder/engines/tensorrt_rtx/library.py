@@ -29,11 +29,8 @@ def find_version() -> str | None:
         return None
 
 
-def load_library() -> Any:
-    """The module ``tensorrt_rtx_bindings``.
-
-    Raises ``BackendError`` where the wheels are missing, too old, or do not load on this machine.
-    """
+def check_version() -> None:
+    """Raise ``BackendError`` where the wheels are missing or too old. Imports nothing."""
     version = find_version()
     if version is None:
         raise BackendError(
@@ -45,6 +42,14 @@ def load_library() -> Any:
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_VERSION:
         oldest = ".".join(map(str, OLDEST_VERSION))
         raise BackendError(BINDINGS, expected=f"{oldest} or newer", found=version, action=f"Run: {INSTALL_HINT}")
+
+
+def load_library() -> Any:
+    """The module ``tensorrt_rtx_bindings``.
+
+    Raises ``BackendError`` where the wheels are missing, too old, or do not load on this machine.
+    """
+    check_version()
     try:
         return importlib.import_module("tensorrt_rtx_bindings")
     except (ImportError, OSError) as error:
