@@ -42,9 +42,10 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
         budget = _find_budget(context)
         budget.pay_turn()
-        owner = getattr(obj, "__self__", None)
+        method = getattr(obj, "__wrapped__", obj)  # the sandbox wraps str.format
+        owner = getattr(method, "__self__", None)
         if isinstance(owner, (str, bytes)):
-            check_call(getattr(obj, "__name__", ""), owner, args, kwargs)
+            check_call(getattr(method, "__name__", ""), owner, args, kwargs)
         result = super().call(context, obj, *args, **kwargs)
         budget.pay_value(result)
         return result
