@@ -3,6 +3,8 @@
 import argparse
 import importlib.util
 import logging
+import os
+import signal
 import sys
 import time
 from dataclasses import dataclass
@@ -50,13 +52,19 @@ def main() -> int:
     parser.add_argument("--max-tokens", type=int, default=96, help="length of the measured answers")
     options = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _frame: sys.exit(128 + number))
     try:
         quickstart(options.repository, options.max_tokens)
-    except (DraftsmithError, OSError) as error:
-        print(f"quickstart: {' '.join(str(error).split())}", file=sys.stderr)
-        return error.exit_code if isinstance(error, BuilderError) else 1
     except KeyboardInterrupt:
         return 130
+    except Exception as error:
+        if os.environ.get("DRAFTSMITH_DEBUG"):
+            raise
+        known = isinstance(error, (DraftsmithError, OSError))
+        text = str(error) if known else f"{type(error).__name__}: {error}. DRAFTSMITH_DEBUG=1 shows where"
+        print(f"quickstart: {' '.join(text.split())}", file=sys.stderr)
+        return error.exit_code if isinstance(error, BuilderError) else 1
     return 0
 
 
