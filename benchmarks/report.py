@@ -7,12 +7,15 @@ import os
 import platform
 import statistics
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
 PACKAGES = ("draftsmith", "onnxruntime", "numpy")
+PAUSE_SECONDS = 0.2
+"""Between two variants: until the threads of the one before have stopped spinning."""
 Row = Sequence[str]
 
 
@@ -44,6 +47,7 @@ def interleave(variants: Mapping[str, Callable[[], float]], *, rounds: int) -> d
     for index in range(rounds):
         turn = index % len(names)
         for name in names[turn:] + names[:turn]:
+            time.sleep(PAUSE_SECONDS)
             figures[name].append(variants[name]())
         print(f"round {index + 1} of {rounds} done", file=sys.stderr)
     return figures
