@@ -116,7 +116,17 @@ def main() -> None:
         ]
         for label, values in figures.items()
     ]
-    print_table(["program", "tokens/s (least to most)", "median", f"{ours} / it", "tokens before it leaves FP32's text", "quality"], rows)
+    print_table(
+        [
+            "program",
+            "tokens/s (least to most)",
+            "median",
+            f"{ours} / it",
+            "tokens before it leaves FP32's text",
+            "quality",
+        ],
+        rows,
+    )
 
 
 def same_tokens(tokens: list[int], reference: list[int] | None) -> str:
