@@ -204,7 +204,7 @@ def _options(plan: BuildPlan, precision: Precision, checkpoint: Checkpoint, text
         gpus=plan.gpus,
         extras={"kernels": plan.kernels} if plan.backend == "onnxruntime" else {},
     )
-    options.check(checkpoint, known_extras=tuple(options.extras))
+    get_builder(plan.backend).check(checkpoint, options)
     return options
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from draftsmith.builder import pipeline
 from draftsmith.builder.cli import app
+from draftsmith.builder.engines import BackendStatus
 from draftsmith.builder.engines.onnxruntime import OnnxRuntimeBuilder
-from draftsmith.builder.errors import BuildError, CheckpointError, UsageError
+from draftsmith.builder.errors import BackendError, BuildError, CheckpointError, UsageError
 from draftsmith.builder.package.manifest import check_files, read_manifest
 from draftsmith.builder.pipeline import build, compile_only, package
 from draftsmith.builder.plan import BuildPlan, default_name
@@ -215,3 +216,13 @@ def test_the_command_prints_what_it_built_and_then_that_it_is_up_to_date(
     assert re.search(rf"{folder} +[\d.]+ s +[\d.]+ MB\n", first.out)
     assert app.run([*command, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["packages"][0]["skipped"] is True
+
+
+def test_a_backend_that_is_missing_is_found_before_anything_is_written(
+    plan: BuildPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status = BackendStatus(name="onnxruntime", version=None, reason="not installed", install="pip install onnxruntime")
+    monkeypatch.setattr(OnnxRuntimeBuilder, "available", lambda self: status)
+    with pytest.raises(BackendError, match=r"found not installed.*pip install onnxruntime"):
+        build(plan, QUIET)
+    assert not plan.output.parent.exists()
