@@ -42,7 +42,7 @@ class Admission:
         self._pieces = TokenPieces(tokenizer)
         self._vocab_size = vocab_size
         self._max_length = max_length
-        self._end_ids = end_ids
+        self._end_ids = tuple(token for token in end_ids if token < vocab_size)
         self._ids = itertools.count(1)
 
     def admit(self, request: GenerationRequest, on_update: OnUpdate) -> Sequence:
@@ -55,8 +55,7 @@ class Admission:
         params = request.sampling
         prompt_ids = self._prompts.encode(request)
         self._check_length(len(prompt_ids), params.max_tokens)
-        end_ids = self._end_ids if params.end_ids is None else params.end_ids
-        end_ids = tuple(token for token in end_ids if token < self._vocab_size)
+        end_ids = self._end_ids if params.end_ids is None else self._check_end_ids(params.end_ids)
         bad = self._prompts.encode_words(params.bad_words)
         penalties = Penalties(params, prompt_ids, end_ids, bad)
         seed = secrets.randbits(64) if params.seed is None else params.seed
@@ -73,6 +72,12 @@ class Admission:
                 is_streamed=request.stream,
             )
         )
+
+    def _check_end_ids(self, end_ids: tuple[int, ...]) -> tuple[int, ...]:
+        for token in end_ids:
+            if token >= self._vocab_size:
+                raise RequestError("end_id", expected=f"ids from 0 to {self._vocab_size - 1}", found=str(token))
+        return end_ids
 
     def _check_length(self, prompt_len: int, max_tokens: int) -> None:
         if prompt_len + max_tokens > self._max_length:

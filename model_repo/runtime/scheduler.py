@@ -64,7 +64,7 @@ class Scheduler:
         """
         with self._changed:
             if self._closing_error is not None:
-                raise self._closing_error
+                raise self._closing_error.with_traceback(None)  # else every refusal would add its frames to it
             free = self._slots.num_slots - len(self._active)
             if len(self._waiting) >= self._queue_len + free:
                 raise RequestError(

@@ -184,6 +184,7 @@ REFUSED = {
     "two prompts": (GenerationRequest(text="a", input_ids=(1,)), "exactly one of"),
     "id too large": (make_request((1, 300)), "ids from 0 to 299"),
     "negative id": (make_request((-1,)), "input_ids"),
+    "end id too large": (make_request(end_ids=(300,)), "end_id: expected ids from 0 to 299, found 300"),
     "too long": (make_request((1,) * 150, max_tokens=51), "at most 200 tokens, found 150 + 51"),
     "far too many ids": (make_request((1,) * 100_000), "at most 200 tokens, found 100,000"),
     "ten megabytes": (make_request("a" * 10_000_000), "10,000,000 bytes"),

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from draftsmith.builder.pipeline import compile_only
 from draftsmith.builder.plan import BuildPlan
@@ -83,6 +84,16 @@ def test_speculative_text_is_plain_text(tiny_engine, architecture, precision):
     assert [a.facts() for a in together] == plain
     stats = engine.stats()
     assert 0 < stats.num_accepted_draft_tokens < stats.num_draft_tokens
+
+
+def test_what_a_slot_held_before_does_not_reach_its_next_owner(tiny_engine):
+    folder = tiny_engine("qwen3", "fp16")
+    clean = open_engine(folder, 3)
+    expected = [a.facts() for a in run(clean, *[submit(clean, r) for r in REQUESTS])]
+    spoilt = open_engine(folder, 3)
+    for array in spoilt._session._cache.values():
+        array[:] = np.nan
+    assert [a.facts() for a in run(spoilt, *[submit(spoilt, r) for r in REQUESTS])] == expected
 
 
 def test_a_loaded_package_answers_in_its_own_thread(tiny_engine):
