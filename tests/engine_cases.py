@@ -10,7 +10,7 @@ from draftsmith.builder.checkpoint.source import open_checkpoint
 from draftsmith.builder.engines.base import BuildOptions, BuiltEngine
 from draftsmith.builder.engines.onnxruntime import OnnxRuntimeBuilder
 from draftsmith.builder.progress import Silent
-from draftsmith.model_repo.contract.manifest import FORMAT_VERSION, Manifest, Precision
+from draftsmith.model_repo.contract.manifest import FORMAT_VERSION, EngineFile, Manifest, Precision
 from draftsmith.model_repo.runtime.sessions.base import StepInputs, TargetSession
 from draftsmith.model_repo.runtime.sessions.onnxruntime import OnnxRuntimeSession, open_session
 
@@ -36,7 +36,7 @@ def open_engine(
 
 
 def manifest_of(built: BuiltEngine, spec: dict[str, Any], max_length: int) -> Manifest:
-    """A manifest with what a session reads; files and tokenizer are left out."""
+    """A manifest with what a session reads; checksums and tokenizer are left out."""
     return Manifest(
         format_version=FORMAT_VERSION,
         draftsmith_version="0",
@@ -57,7 +57,7 @@ def manifest_of(built: BuiltEngine, spec: dict[str, Any], max_length: int) -> Ma
         graph_file=built.graph_file,
         tokenizer_file="",
         chat_template_file=None,
-        files=[],
+        files=[EngineFile(name=name, num_bytes=0, sha256="0" * 64) for name in built.files],
         requires={},
         build={},
         quality={},
