@@ -23,6 +23,8 @@ from draftsmith.builder.engines.tensorrt_rtx.weight_only import WeightOnlyLinear
 from draftsmith.builder.errors import BackendError, BuildError, UsageError
 from draftsmith.builder.graph.graph_builder import GraphBuilder
 from draftsmith.builder.graph.weights_file import WeightsFile
+from draftsmith.builder.pipeline import build as build_packages
+from draftsmith.builder.plan import BuildPlan
 from draftsmith.builder.progress import Silent
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -103,6 +105,22 @@ def test_int8_weights_are_refused_on_turing_by_name() -> None:
 def test_fp32_is_refused() -> None:
     with pytest.raises(UsageError, match="--precision: expected fp16 or int8, found fp32"):
         choose_gpus(("sm86",), "fp32")
+
+
+@needs_wheels
+def test_a_gpu_without_int8_is_refused_before_the_fp16_package_is_built(
+    tiny_checkpoint: Callable[..., Path], tmp_path: Path
+) -> None:
+    plan = BuildPlan(
+        checkpoint=tiny_checkpoint("llama"),
+        output=tmp_path / "repository",
+        name="tiny",
+        backend="tensorrt-rtx",
+        gpus=("sm75",),
+    )
+    with pytest.raises(UsageError, match="--gpu sm75: expected fp16, found int8"):
+        build_packages(plan, Silent())
+    assert not (tmp_path / "repository").exists()
 
 
 def test_missing_wheels_are_an_error_with_the_command_that_helps(
