@@ -113,7 +113,7 @@ def _plan(
         num_threads=options.num_threads,
         progress=progress,
     )
-    return replace(plain, linears=plan.linears, embedding=plan.embedding), plan.facts()
+    return replace(plain, linears=plan.linears, embedding=plan.embedding, norm_factors=plan.norm_factors), plan.facts()
 
 
 def _cache_of(checkpoint: Checkpoint, capacity: int) -> KvCacheSpec:

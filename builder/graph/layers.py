@@ -1,6 +1,6 @@
 """The decoder layers of all supported families, written once; dialects supply the operators, plans the linears."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -22,13 +22,21 @@ class LayerWriter:
     """Writes layers one after the other; holds the weights of one joined linear at a time."""
 
     def __init__(
-        self, graph: GraphBuilder, spec: ModelSpec, dialect: Dialect, read: ReadTensor, plan_for: PlanFor
+        self,
+        graph: GraphBuilder,
+        spec: ModelSpec,
+        dialect: Dialect,
+        read: ReadTensor,
+        plan_for: PlanFor,
+        *,
+        norm_factors: Mapping[str, FloatArray],
     ) -> None:
         self._graph = graph
         self._spec = spec
         self._dialect = dialect
         self._read = read
         self._plan_for = plan_for
+        self._norm_factors = norm_factors
         self._tables: dict[RopeSpec, tuple[str, str]] = {}
 
     def write_tables(self, capacity: int) -> None:
@@ -47,8 +55,11 @@ class LayerWriter:
         return {self._window_of(i) for i in range(self._spec.num_layers)}
 
     def norm_weight(self, tensor: str, name: str) -> str:
-        """Store a norm's factor (offset included) as float32."""
-        return self._graph.weight(name, self._read(tensor) + np.float32(self._spec.norm_offset), "float32")
+        """Store a norm's weight (offset included, divided by its ``norm_factors``) as float32."""
+        weight = self._read(tensor) + np.float32(self._spec.norm_offset)
+        if name in self._norm_factors:
+            weight = weight / self._norm_factors[name]
+        return self._graph.weight(name, weight, "float32")
 
     def write_layer(self, index: int, x: str, normed: str) -> tuple[str, str]:
         """Residual ``x`` and its norm ``normed``, both [B, T, d] -> (residual, what is to be added to it)."""

@@ -47,7 +47,8 @@ class GraphOptions:
     padding included (see ``cache_capacity``). ``feature_layers``: layers whose *inputs* are given as features.
     ``columns``: "valid" reads the cache up to its longest row; "capacity" reads all that is bound, for runtimes that
     take no sizes from values (TensorRT). ``linears``, ``embedding``: plans by joined name; float weights where there is
-    none.
+    none. ``norm_factors`` [d] by norm ("layers.0.input_norm", "final_norm"): what the plan behind that norm has taken
+    over; the norm's weight is divided by it.
     """
 
     dialect: DialectName
@@ -58,6 +59,7 @@ class GraphOptions:
     feature_layers: tuple[int, ...] = ()
     linears: Mapping[str, LinearPlan] = field(default_factory=dict)
     embedding: EmbeddingPlan | None = None
+    norm_factors: Mapping[str, npt.NDArray[np.float32]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +103,9 @@ class _TargetWriter:
         self._graph = graph
         self._stage = stage
         self._dialect = DIALECTS[options.dialect](graph, self._spec, options.columns)
-        self._layers = LayerWriter(graph, self._spec, self._dialect, self._read, self._plan_for)
+        self._layers = LayerWriter(
+            graph, self._spec, self._dialect, self._read, self._plan_for, norm_factors=options.norm_factors
+        )
         self._features: dict[int, str] = {}
 
     def write(self) -> None:

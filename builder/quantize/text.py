@@ -17,6 +17,8 @@ TokenIds = npt.NDArray[np.int64]
 Shipped = Literal["calibration", "held_out"]
 MAX_SEQUENCE = 512
 """Longer documents are cut into sequences of this many tokens, each starting anew."""
+LEAST_SEQUENCE = 96
+"""Documents are not cut shorter than this to make room for others."""
 
 
 def read_shipped(name: Shipped) -> list[dict[str, Any]]:
@@ -45,18 +47,27 @@ def encode_documents(
     """
     tokenizer = load_tokenizer(tokenizer_files.tokenizer_json, "calibration text")
     template = _template_of(tokenizer_files)
-    sequences: list[TokenIds] = []
-    room = max_tokens
+    pieces: list[TokenIds] = []
     for document in documents:
-        ids = _encode(document, tokenizer, template)
-        for start in range(0, len(ids), MAX_SEQUENCE):
-            piece = np.asarray(ids[start : start + min(MAX_SEQUENCE, room)], np.int64)
-            if len(piece) > 1:
-                sequences.append(piece)
-                room -= len(piece)
-    if not sequences:
+        ids = np.asarray(_encode(document, tokenizer, template), np.int64)
+        pieces += [ids[start : start + MAX_SEQUENCE] for start in range(0, len(ids), MAX_SEQUENCE)]
+    pieces = [piece for piece in pieces if len(piece) > 1]
+    if not pieces:
         raise UsageError("calibration text", expected="at least two tokens", found="none")
-    return sequences
+    return _take_evenly(pieces, max_tokens)
+
+
+def _take_evenly(pieces: list[TokenIds], max_tokens: int) -> list[TokenIds]:
+    """Something of every piece while pieces stay useful, else pieces from all over the text; in a mixed order."""
+    if sum(map(len, pieces)) > max_tokens:
+        cap = MAX_SEQUENCE
+        while cap > LEAST_SEQUENCE and sum(min(len(piece), cap) for piece in pieces) > max_tokens:
+            cap -= 8
+        room = max(1, max_tokens // cap)
+        step = max(1, -(-len(pieces) // room)) if sum(min(len(p), cap) for p in pieces) > max_tokens else 1
+        pieces = [piece[:cap] for piece in pieces[::step]]
+    order = np.random.default_rng(0).permutation(len(pieces))
+    return [pieces[index] for index in order]
 
 
 def _template_of(files: TokenizerFiles) -> ChatTemplate | None:
