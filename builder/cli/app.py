@@ -113,7 +113,7 @@ def _describe(error: Exception) -> tuple[str, int]:
     """The line to print, and the exit code."""
     if isinstance(error, BuilderError):
         return str(error), error.exit_code
-    if isinstance(error, RequestError):
+    if isinstance(error, RequestError) or _is_refused_by_client(error):
         return str(error), EXIT_USAGE
     if isinstance(error, ManifestError):
         return str(error), EXIT_FAILED
@@ -127,3 +127,9 @@ def _describe(error: Exception) -> tuple[str, int]:
     if isinstance(error, OSError):
         return f"{error.filename or type(error).__name__}: {(error.strerror or str(error)).lower()}", EXIT_FAILED
     return f"{type(error).__name__}: {error}. This is a bug: run with --debug for the traceback", EXIT_FAILED
+
+
+def _is_refused_by_client(error: Exception) -> bool:
+    """True for an option or prompt that cannot be served; the client is loaded only by commands that talk."""
+    client_errors = sys.modules.get("draftsmith.client.errors")
+    return client_errors is not None and isinstance(error, client_errors.InvalidRequest)
