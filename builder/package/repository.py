@@ -158,11 +158,10 @@ def _disk_error(error: OSError, destination: Path) -> BuildError:
     while not place.exists():
         place = place.parent
     if error.errno in _DISK_FULL:
-        free = shutil.disk_usage(place).free
         return BuildError(
             "disk",
             expected=f"room for {destination.name}",
-            found=f"it full ({free:,} bytes free)",
+            found="it full",
             where=str(place),
             action="Nothing was left behind. Free some space or choose another --output",
         )

@@ -37,6 +37,11 @@ class ServeOptions:
             if port and twins:
                 raise UsageError(name, expected=f"another port than {twins[0]}", found=str(port))
 
+    @property
+    def family(self) -> socket.AddressFamily:
+        """IPv4 or IPv6, as the host is written."""
+        return socket.AF_INET6 if ":" in self.host else socket.AF_INET
+
     def with_free_ports(self) -> Self:
         """The same options with every port of 0 replaced by one that is free now."""
         holders: list[socket.socket] = []
@@ -44,10 +49,12 @@ class ServeOptions:
         try:
             for name in ("http_port", "grpc_port", "metrics_port"):
                 if getattr(self, name) == 0:
-                    holder = socket.socket()
+                    holder = socket.socket(self.family)
                     holders.append(holder)
                     holder.bind((self.host, 0))
                     chosen[name] = holder.getsockname()[1]
+        except OSError as error:
+            raise UsageError("--host", expected="an address of this machine", found=repr(self.host)) from error
         finally:
             for holder in holders:
                 holder.close()

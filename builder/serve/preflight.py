@@ -58,11 +58,12 @@ def check_ports(options: ServeOptions) -> None:
     """Raise ``ServeError`` naming the first port that is taken or not allowed."""
     for name in ("http_port", "grpc_port", "metrics_port"):
         port = getattr(options, name)
-        family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-        with socket.socket(family) as probe:
+        with socket.socket(options.family) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((options.host, port))
+            except socket.gaierror as error:
+                raise ServeError("--host", expected="an address", found=repr(options.host)) from error
             except OSError as error:
                 found = "it in use" if error.errno == errno.EADDRINUSE else (error.strerror or str(error)).lower()
                 flag = "--" + name.replace("_", "-")

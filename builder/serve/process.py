@@ -69,7 +69,8 @@ class ServerProcess:
 
     @property
     def _client_host(self) -> str:
-        return "127.0.0.1" if self.options.host in ("0.0.0.0", "::") else self.options.host  # noqa: S104
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.options.host, self.options.host)  # noqa: S104
+        return f"[{host}]" if ":" in host else host
 
     def start(self) -> None:
         """Check everything, start the server and return when every model is ready."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from draftsmith.builder.errors import ServeError
-from draftsmith.builder.serve import ServeOptions, preflight
+from draftsmith.builder.serve import ServeOptions, ServerProcess, preflight
 from draftsmith.builder.serve.preflight import (
     SHM_BYTES_PER_MODEL,
     check_all,
@@ -109,3 +109,16 @@ def test_stubs_are_found_by_parent_and_model(tmp_path: Path) -> None:
     process(13, 9, "S", stub, "/repo/model_c/1/model.py", "prefix")
     process(14, 10, "S", "/bin/sh")
     assert find_stubs(10, tmp_path) == {"model_a": 11}
+
+
+def test_a_host_that_is_no_address_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ServeError, match="--host: expected an address, found 'no such host'"):
+        check_ports(ServeOptions(repository=tmp_path, host="no such host"))
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [("0.0.0.0", "127.0.0.1:7"), ("::", "[::1]:7"), ("::1", "[::1]:7"), ("10.1.2.3", "10.1.2.3:7")],  # noqa: S104
+)
+def test_a_client_gets_an_address_that_it_can_connect_to(tmp_path: Path, host: str, url: str) -> None:
+    assert ServerProcess(ServeOptions(repository=tmp_path, host=host, grpc_port=7)).grpc_url == url
