@@ -17,14 +17,18 @@ def server_command(
     triton: TritonInstallation, options: ServeOptions, models: Iterable[str], run_folder: Path, shm_prefix: str
 ) -> list[str]:
     """The argument list. Models are loaded by name, so that stray folders in the repository cannot stop the server."""
+    # An IPv6 address is written in another way for each of Triton's servers.
+    is_v6 = ":" in options.host
+    grpc_host = f"[{options.host}]" if is_v6 else options.host
+    web_host = f"ipv6:{options.host}" if is_v6 else options.host
     command = [
         str(triton.program),
         f"--model-repository={_plain_path(options.repository.resolve(), run_folder)}",
         "--model-control-mode=explicit",
         *[f"--load-model={name}" for name in models],
-        f"--http-address={options.host}",
-        f"--grpc-address={options.host}",
-        f"--metrics-address={options.host}",
+        f"--http-address={web_host}",
+        f"--grpc-address={grpc_host}",
+        f"--metrics-address={web_host}",
         f"--http-port={options.http_port}",
         f"--grpc-port={options.grpc_port}",
         f"--metrics-port={options.metrics_port}",

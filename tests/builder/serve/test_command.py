@@ -127,3 +127,8 @@ def test_a_path_that_a_shell_would_split_is_served_through_a_link(tmp_path: Path
     command = server_command(triton, ServeOptions(repository=repository), ["a"], run_folder, "prefix_")
     assert f"--model-repository={run_folder / 'repository'}" in command
     assert (run_folder / "repository").resolve() == repository
+
+
+def test_an_ipv6_address_is_written_as_each_server_wants_it(tmp_path: Path, own: TritonInstallation) -> None:
+    command = server_command(own, ServeOptions(repository=tmp_path, host="::1"), ["a"], tmp_path / "run", "prefix_")
+    assert {"--http-address=ipv6:::1", "--grpc-address=[::1]", "--metrics-address=ipv6:::1"} <= set(command)
