@@ -51,6 +51,8 @@ class BuildOptions:
     num_threads: int = 2
     error_budget: float | None = None
     calibration_text: str | None = None
+    max_kl: float | None = None
+    min_top1: float | None = None
     gpus: tuple[str, ...] = ()
     extras: Mapping[str, str] = field(default_factory=dict)
 

@@ -56,6 +56,7 @@ class TensorRtRtxBuilder:
         gpus = choose_gpus(options.gpus, options.precision)
         load_library()
         distance = measure_distance(checkpoint, options.precision, progress)
+        distance.check(options.max_kl, options.min_top1)
         capacity = cache_capacity(options.max_length, options.max_query_len)
         with tempfile.TemporaryDirectory(dir=folder, prefix="graph-") as scratch:
             graph = _write_graph(checkpoint, options, capacity, Path(scratch), progress)

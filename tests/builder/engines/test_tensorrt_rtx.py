@@ -62,6 +62,19 @@ class ScaledWeights:
         return self._source.read(name) * np.float32(self._factor if self._part in name else 1)
 
 
+class SpoiltColumn(ScaledWeights):
+    """One input channel of a linear is 300 times the others: they are rounded away."""
+
+    def __init__(self, source: WeightSource, part: str) -> None:
+        super().__init__(source, part, 300.0)
+
+    def read(self, name: str) -> np.ndarray:
+        tensor = self._source.read(name)
+        if self._part in name:
+            tensor[:, 0] *= self._factor
+        return tensor
+
+
 def write_graph(path: Path, operator: str, num_weights: int = 4) -> Path:
     """y [B, n] = operator(x [B, n], weights [n])."""
     weights = helper.make_tensor("w", TensorProto.FLOAT, [num_weights], np.arange(num_weights, dtype=np.float32))
@@ -188,6 +201,23 @@ def test_int8_weights_are_farther_from_fp32_than_fp16_and_both_are_near(tiny_che
     assert 0 < fp16.kl_per_token < 1e-4 < int8.kl_per_token < 0.05
     assert fp16.top1_agreement > 0.99
     assert 0.9 < int8.top1_agreement <= fp16.top1_agreement
+
+
+@needs_wheels
+def test_a_build_beyond_the_users_limit_fails_with_the_worst_linear_named(
+    tiny_checkpoint: Callable[..., Path], tmp_path: Path
+) -> None:
+    with pytest.raises(
+        BuildError, match=r"quality gate: expected KL at most 1e-09 nats .*worst linear (head|layers\.)"
+    ):
+        build(tiny_checkpoint("llama"), tmp_path / "engine", precision="int8", max_kl=1e-9)
+    assert list((tmp_path / "engine").iterdir()) == []
+
+
+def test_one_linear_with_coarse_weights_is_found(tiny_checkpoint: Callable[..., Path]) -> None:
+    with open_checkpoint(tiny_checkpoint("llama")) as opened:
+        spoilt = replace(opened, weights=SpoiltColumn(opened.weights, "layers.1.self_attn.o_proj"))
+        assert measure_distance(spoilt, "int8", Silent()).worst_linear == "layers.1.o"
 
 
 def test_values_beyond_fp16_fail_the_build_with_the_layer_named(tiny_checkpoint: Callable[..., Path]) -> None:
