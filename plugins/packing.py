@@ -27,18 +27,23 @@ class PackedLinear:
 
 def pack_linear(weight: FloatArray) -> PackedLinear:
     """Round ``weight`` [N, K] (float32, any strides) to 8 bits, one scale an output, and lay it out in panels."""
-    num_outputs, depth = weight.shape
-    columns = -(-num_outputs // PANEL_COLUMNS) * PANEL_COLUMNS
-    scales = np.zeros(columns, np.float32)
-    scales[:num_outputs] = np.abs(weight).max(axis=1) / np.float32(LARGEST_WEIGHT)
-    integers = np.zeros((columns, -(-depth // DEPTH_STEP) * DEPTH_STEP), np.int8)
-    safe = np.where(scales > 0, scales, np.float32(1))[:num_outputs, None]
-    integers[:num_outputs, :depth] = np.rint(weight / safe)
+    scales = np.abs(weight).max(axis=1) / np.float32(LARGEST_WEIGHT)
+    safe = np.where(scales > 0, scales, np.float32(1))
+    return pack_codes(np.rint(weight / safe[:, None]).astype(np.int8), scales)
+
+
+def pack_codes(codes: npt.NDArray[np.int8], scales: FloatArray) -> PackedLinear:
+    """Lay out rounded weights, ``codes`` [N, K] (-127 to 127, any strides) and ``scales`` [N]."""
+    num_outputs, depth = codes.shape
+    padded = np.zeros((_round_up(num_outputs, PANEL_COLUMNS), _round_up(depth, DEPTH_STEP)), np.int8)
+    padded[:num_outputs, :depth] = codes
+    all_scales = np.zeros(len(padded), np.float32)
+    all_scales[:num_outputs] = scales
     return PackedLinear(
         num_outputs=num_outputs,
-        weights=pack_panels(integers),
-        scales=scales,
-        sums=integers.sum(axis=1, dtype=np.int32),
+        weights=pack_panels(padded),
+        scales=all_scales,
+        sums=padded.sum(axis=1, dtype=np.int32),
     )
 
 
@@ -53,3 +58,7 @@ def unpack_panels(panels: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
     """Inverse of ``pack_panels``."""
     num_panels, groups = panels.shape[:2]
     return panels.transpose(0, 2, 1, 3).reshape(num_panels * PANEL_COLUMNS, groups * DEPTH_GROUP)
+
+
+def _round_up(count: int, step: int) -> int:
+    return -(-count // step) * step

@@ -1,16 +1,12 @@
-"""INT8 engines with our own CPU operators: which plans the graph gets, and the library beside it."""
+"""INT8 engines with our own CPU operators: whether they are used, and the library beside the graph."""
 
 import platform
-from dataclasses import replace
 from pathlib import Path
 
 from draftsmith.plugins.cpu_library import MACHINE, Compiler, CompilerError, build_library, find_compiler
 
 from ..errors import BackendError, BuildError, UsageError
-from ..graph.native_linear import NativeEmbedding, NativeLinear
-from ..graph.target_graph import GraphOptions
 from ..progress import Progress
-from ..spec.target import ModelSpec
 from .base import BuildOptions
 
 EXTRA = "kernels"
@@ -18,7 +14,6 @@ CHOICES = ("auto", "native", "onnxruntime")
 MIN_QUERY_LEN = 1
 """The operators give a lone token the same bits as one among others."""
 REQUIRES = {"machine": MACHINE}
-JOINED_LINEARS = ("qkv", "o", "gate_up", "down")
 
 
 def choose_compiler(options: BuildOptions) -> Compiler | None:
@@ -41,14 +36,6 @@ def choose_compiler(options: BuildOptions) -> Compiler | None:
             action="Run `pip install ziglang`, install gcc, or build with kernels=onnxruntime",
         )
     return compiler
-
-
-def plan_native(spec: ModelSpec, plain: GraphOptions) -> GraphOptions:
-    """``plain`` with our dialect and 8-bit weights in every linear and in the embedding, which a tied head shares."""
-    names = [f"layers.{i}.{part}" for i in range(spec.num_layers) for part in JOINED_LINEARS]
-    linears = dict.fromkeys(names, NativeLinear())
-    linears["head"] = NativeLinear(shared="embedding" if spec.tied_head else None)
-    return replace(plain, dialect="native", linears=linears, embedding=NativeEmbedding())
 
 
 def write_library(folder: Path, compiler: Compiler, progress: Progress) -> Path:

@@ -57,7 +57,7 @@ class OnnxRuntimeBuilder:
         started = time.monotonic()
         capacity = cache_capacity(options.max_length, options.max_query_len)
         compiler = native_kernels.choose_compiler(options)
-        graph_options, quality = _plan(checkpoint, options, capacity, progress, native=compiler is not None)
+        graph_options, int8_facts = _plan(checkpoint, options, capacity, progress, native=compiler is not None)
         try:
             files = write_target_graph(checkpoint, graph_options, folder, progress=progress)
         except OSError as error:
@@ -85,8 +85,9 @@ class OnnxRuntimeBuilder:
                 "kernels": "onnxruntime" if compiler is None else compiler.version,
                 "num_bytes": files.num_bytes,
                 "seconds": round(time.monotonic() - started, 1),
+                "int8": int8_facts,
             },
-            quality=quality,
+            quality={},
         )
 
 
@@ -103,7 +104,10 @@ def _plan(
     if options.precision != "int8":
         return plain, {}
     if native:
-        return native_kernels.plan_native(checkpoint.spec, plain), {}
+        from ..quantize.native import plan_native  # noqa: PLC0415
+
+        exact = plan_native(checkpoint, calibration_text=options.calibration_text, progress=progress)
+        return replace(plain, dialect="native", linears=exact.linears, embedding=exact.embedding), {}
     from ..quantize import plan_int8  # noqa: PLC0415 (needs ONNX Runtime at work; float builds do not)
 
     plan = plan_int8(

@@ -267,36 +267,43 @@ static void attend_block(const struct attention_job *job, int64_t b, int64_t kv,
     weigh_block(scores, count, values, d, num_keys, partials, stride);
 }
 
-static void combine_token(const struct attention_job *job, int64_t b, int64_t t)
+/* One head of a token: blocks put together. */
+static void combine_head(const struct attention_job *job, const float *partials, int64_t num_blocks, float *y)
+{
+    const int64_t d = job->head_dim, stride = d + 2;
+    float most = -INFINITY, sum = 0.0f, factors[16];
+    for (int64_t n = 0; n < num_blocks; n++)
+        most = partials[n * stride + d] > most ? partials[n * stride + d] : most;
+    memset(y, 0, (size_t)d * sizeof(float));
+    for (int64_t n = 0; n < num_blocks; n++) {
+        const float *p = partials + n * stride;
+        if (p[d] == -INFINITY)
+            continue;
+        const lanes factor = lanes_exp(lanes_splat(p[d] - most));
+        lanes_store(factors, factor);
+        sum += p[d + 1] * factors[0];
+        for (int64_t i = 0; i < d; i += 16) {
+            const lanes total = lanes_fma(factor, lanes_load_part(p + i, d - i), lanes_load_part(y + i, d - i));
+            lanes_store_part(y + i, total, d - i);
+        }
+    }
+    for (int64_t i = 0; i < d; i += 16)
+        lanes_store_part(y + i, lanes_div(lanes_load_part(y + i, d - i), lanes_splat(sum)), d - i);
+}
+
+static void combine_tile(const struct attention_job *job, int64_t b, int64_t kv, int64_t tile)
 {
     const int64_t d = job->head_dim, group = job->num_heads / job->num_kv_heads;
-    float *y = job->y + (b * job->num_tokens + t) * job->num_heads * d;
-    if (t >= job->query_lengths[b]) {
-        memset(y, 0, (size_t)(job->num_heads * d) * sizeof(float));
-        return;
-    }
-    const int64_t num_blocks = (job->past_lengths[b] + t) / KEY_BLOCK + 1;
-    for (int64_t h = 0; h < job->num_heads; h++, y += d) {
-        const float *part = partial_of(job, b, h / group, t, 0) + h % group * job->num_blocks * (d + 2);
-        float most = -INFINITY, sum = 0.0f;
-        for (int64_t n = 0; n < num_blocks; n++)
-            most = part[n * (d + 2) + d] > most ? part[n * (d + 2) + d] : most;
-        memset(y, 0, (size_t)d * sizeof(float));
-        for (int64_t n = 0; n < num_blocks; n++) {
-            const float *p = part + n * (d + 2);
-            if (p[d] == -INFINITY)
-                continue;
-            const lanes weight = lanes_exp(lanes_splat(p[d] - most));
-            float factor[16];
-            lanes_store(factor, weight);
-            sum += p[d + 1] * factor[0];
-            for (int64_t i = 0; i < d; i += 16) {
-                const lanes total = lanes_fma(weight, lanes_load_part(p + i, d - i), lanes_load_part(y + i, d - i));
-                lanes_store_part(y + i, total, d - i);
-            }
+    const int64_t first = job->first_token + tile * job->tile_tokens, end = job->first_token + job->wave_tokens;
+    for (int64_t t = first; t < smaller(first + job->tile_tokens, end); t++) {
+        float *y = job->y + ((b * job->num_tokens + t) * job->num_heads + kv * group) * d;
+        if (t >= job->query_lengths[b]) {
+            memset(y, 0, (size_t)(group * d) * sizeof(float));
+            continue;
         }
-        for (int64_t i = 0; i < d; i += 16)
-            lanes_store_part(y + i, lanes_div(lanes_load_part(y + i, d - i), lanes_splat(sum)), d - i);
+        const int64_t num_blocks = (job->past_lengths[b] + t) / KEY_BLOCK + 1;
+        for (int64_t h = 0; h < group; h++)
+            combine_head(job, partial_of(job, b, kv, t, 0) + h * job->num_blocks * (d + 2), num_blocks, y + h * d);
     }
 }
 

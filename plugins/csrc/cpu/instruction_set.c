@@ -17,5 +17,5 @@ const struct kernels JOIN(kernels_, ISA) = {
     .gate_rows = gate_rows,
     .prepare_tokens = prepare_tokens,
     .attend_block = attend_block,
-    .combine_token = combine_token,
+    .combine_tile = combine_tile,
 };

@@ -85,6 +85,7 @@ struct attention_job {
     float *y;                     /* [B, T, H D] */
     float *queries;               /* scratch, [B, Hkv, T, H / Hkv, D]: normed, rotated, scaled */
     float *partials;              /* scratch, [B, Hkv, wave tokens, H / Hkv, blocks, D + 2] */
+    _Atomic int64_t *pending;     /* scratch, [B, Hkv, tiles]: blocks that are not there yet */
     int64_t num_blocks;           /* key blocks of the longest sequence */
     int64_t first_token, wave_tokens; /* tokens whose partials are in scratch */
     int64_t tile_tokens;          /* tokens of one task */
@@ -104,8 +105,8 @@ struct kernels {
     /* One (sequence, KV head, tile of tokens, key block): maximum, sum and weighted values. */
     void (*attend_block)(const struct attention_job *job, int64_t sequence, int64_t kv_head, int64_t tile,
                          int64_t block);
-    /* One (sequence, token of the wave): blocks put together into y. */
-    void (*combine_token)(const struct attention_job *job, int64_t sequence, int64_t token);
+    /* One (sequence, KV head, tile), once all its blocks are there: put together into y. */
+    void (*combine_tile)(const struct attention_job *job, int64_t sequence, int64_t kv_head, int64_t tile);
 };
 
 /* The best table for this processor, or the one that DRAFTSMITH_CPU names; NULL if that one cannot run here. */

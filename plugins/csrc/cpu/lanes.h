@@ -32,10 +32,11 @@ INLINE lanes lanes_zero_below(lanes a, float limit, lanes b) /* a < limit ? 0 : 
 {
     return _mm512_maskz_mov_ps((__mmask16)~_mm512_cmp_ps_mask(a, lanes_splat(limit), _CMP_LT_OQ), b);
 }
-INLINE lanes lanes_power_of_two(lanes n) /* 2^n of whole n in -126 to 127 */
+/* value * 2^n, where the lowest bits of `n_bits` taken as an integer are n and the result is a normal number. */
+INLINE lanes lanes_scale(lanes value, lanes n_bits)
 {
-    __m512i bits = _mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127));
-    return _mm512_castsi512_ps(_mm512_slli_epi32(bits, 23));
+    const __m512i shifted = _mm512_slli_epi32(_mm512_castps_si512(n_bits), 23);
+    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(value), shifted));
 }
 
 #elif defined(__AVX2__) && defined(__FMA__)
@@ -67,12 +68,15 @@ INLINE lanes lanes_zero_below(lanes a, float limit, lanes b)
     return (lanes){_mm256_andnot_ps(_mm256_cmp_ps(a.low, l, _CMP_LT_OQ), b.low),
                    _mm256_andnot_ps(_mm256_cmp_ps(a.high, l, _CMP_LT_OQ), b.high)};
 }
-INLINE __m256 half_power_of_two(__m256 n)
+INLINE __m256 scale_half(__m256 value, __m256 n_bits)
 {
-    __m256i bits = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
-    return _mm256_castsi256_ps(_mm256_slli_epi32(bits, 23));
+    const __m256i shifted = _mm256_slli_epi32(_mm256_castps_si256(n_bits), 23);
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(value), shifted));
 }
-INLINE lanes lanes_power_of_two(lanes n) { return (lanes){half_power_of_two(n.low), half_power_of_two(n.high)}; }
+INLINE lanes lanes_scale(lanes value, lanes n_bits)
+{
+    return (lanes){scale_half(value.low, n_bits.low), scale_half(value.high, n_bits.high)};
+}
 
 #else
 
@@ -91,11 +95,14 @@ INLINE lanes lanes_min(lanes a, lanes b) { LANES_EACH(a.at[i] < b.at[i] ? a.at[i
 INLINE lanes lanes_abs(lanes a) { LANES_EACH(fabsf(a.at[i])); }
 INLINE lanes lanes_round(lanes a) { LANES_EACH(rintf(a.at[i])); }
 INLINE lanes lanes_zero_below(lanes a, float limit, lanes b) { LANES_EACH(a.at[i] < limit ? 0.0f : b.at[i]); }
-INLINE lanes lanes_power_of_two(lanes n)
+INLINE lanes lanes_scale(lanes value, lanes n_bits)
 {
     lanes r;
     for (int i = 0; i < 16; i++) {
-        const uint32_t bits = (uint32_t)((int32_t)n.at[i] + 127) << 23;
+        uint32_t bits, shift;
+        memcpy(&bits, &value.at[i], 4);
+        memcpy(&shift, &n_bits.at[i], 4);
+        bits += shift << 23;
         memcpy(&r.at[i], &bits, 4);
     }
     return r;
@@ -124,43 +131,66 @@ INLINE void lanes_store_part(float *p, lanes a, int64_t count)
     memcpy(p, full, (size_t)count * sizeof(float));
 }
 
+/* Halves onto each other until one is left: 8, 4, 2, 1. */
+#if defined(__AVX2__)
+
+#if defined(__AVX512F__)
+INLINE __m256 lower_half(lanes a) { return _mm512_castps512_ps256(a); }
+INLINE __m256 upper_half(lanes a) { return _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a), 1)); }
+#else
+INLINE __m256 lower_half(lanes a) { return a.low; }
+INLINE __m256 upper_half(lanes a) { return a.high; }
+#endif
+
+#define LANES_FOLD(name, op)                                                                                           \
+    INLINE float name(lanes a)                                                                                         \
+    {                                                                                                                  \
+        const __m256 eight = _mm256_##op##_ps(lower_half(a), upper_half(a));                                           \
+        const __m128 four = _mm_##op##_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));             \
+        const __m128 two = _mm_##op##_ps(four, _mm_movehl_ps(four, four));                                             \
+        return _mm_cvtss_f32(_mm_##op##_ss(two, _mm_movehdup_ps(two)));                                                \
+    }
+LANES_FOLD(lanes_sum, add)
+LANES_FOLD(lanes_largest, max)
+
+#else
+
 INLINE float lanes_sum(lanes a)
 {
-    float v[16];
-    lanes_store(v, a);
     for (int half = 8; half > 0; half /= 2)
         for (int i = 0; i < half; i++)
-            v[i] = v[i] + v[i + half];
-    return v[0];
+            a.at[i] = a.at[i] + a.at[i + half];
+    return a.at[0];
 }
 
 INLINE float lanes_largest(lanes a)
 {
-    float v[16];
-    lanes_store(v, a);
     for (int half = 8; half > 0; half /= 2)
         for (int i = 0; i < half; i++)
-            v[i] = v[i] > v[i + half] ? v[i] : v[i + half];
-    return v[0];
+            a.at[i] = a.at[i] > a.at[i + half] ? a.at[i] : a.at[i + half];
+    return a.at[0];
 }
 
-/* exp(x), relative error below 2e-7; exactly 0 below -87, infinity where it overflows, NaN for NaN.
- * Reduction to |r| <= ln(2) / 2 and the Taylor polynomial of degree 7 there. */
+#endif
+
+/* exp(x), relative error below 3e-7; exactly 0 below -87, 2.2e38 above 88.3, NaN for NaN.
+ * x = n ln(2) + r with |r| <= ln(2) / 2; n is rounded by adding 1.5 * 2^23, whose last bits then are n. */
 INLINE lanes lanes_exp(lanes x)
 {
-    const lanes bounded = lanes_min(lanes_max(x, lanes_splat(-87.0f)), lanes_splat(88.0f));
-    const lanes n = lanes_round(lanes_mul(bounded, lanes_splat(1.44269504088896341f)));
-    lanes r = lanes_fma(n, lanes_splat(-0.693359375f), x);
+    const lanes magic = lanes_splat(12582912.0f);
+    const lanes bounded = lanes_min(lanes_splat(88.3f), lanes_max(lanes_splat(-87.0f), x)); /* this order keeps NaN */
+    const lanes n_bits = lanes_fma(bounded, lanes_splat(1.44269504088896341f), magic);
+    const lanes n = lanes_sub(n_bits, magic);
+    lanes r = lanes_fma(n, lanes_splat(-0.693359375f), bounded);
     r = lanes_fma(n, lanes_splat(2.12194440e-4f), r);
-    lanes p = lanes_splat(1.0f / 5040.0f);
-    p = lanes_fma(p, r, lanes_splat(1.0f / 720.0f));
+    lanes p = lanes_splat(1.0f / 720.0f);
     p = lanes_fma(p, r, lanes_splat(1.0f / 120.0f));
     p = lanes_fma(p, r, lanes_splat(1.0f / 24.0f));
     p = lanes_fma(p, r, lanes_splat(1.0f / 6.0f));
     p = lanes_fma(p, r, lanes_splat(0.5f));
     p = lanes_fma(p, r, lanes_splat(1.0f));
     p = lanes_fma(p, r, lanes_splat(1.0f));
-    return lanes_zero_below(x, -87.0f, lanes_mul(p, lanes_power_of_two(n)));
+    return lanes_zero_below(x, -87.0f, lanes_scale(p, n_bits));
 }
 
 #endif

@@ -2,6 +2,7 @@
  * positions int32 [B, T], past_lengths int32 [B], query_lengths int32 [B], tree_mask bool [B, T, T], cos and sin float
  * [positions, D / 2], q_norm and k_norm float [D] (optional) -> y float [B, T, H D], present_key, present_value (the
  * memory of the past ones, or copies). Attributes num_heads, num_kv_heads, window (0: none), scale, epsilon. */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,21 +32,18 @@ static int64_t count_tiles(const struct attention_job *job)
     return (job->wave_tokens + job->tile_tokens - 1) / job->tile_tokens;
 }
 
+/* Tasks are (sequence, KV head, tile, block); who brings the last block of a tile puts the tile together. */
 static void attend(void *data, int64_t first, int64_t last)
 {
     const struct attention_job *job = data;
     const int64_t tiles = count_tiles(job);
     for (int64_t i = first; i < last; i++) {
         const int64_t block = i % job->num_blocks, tile = i / job->num_blocks % tiles, head = i / job->num_blocks / tiles;
-        job->kernels->attend_block(job, head / job->num_kv_heads, head % job->num_kv_heads, tile, block);
+        const int64_t b = head / job->num_kv_heads, kv = head % job->num_kv_heads;
+        job->kernels->attend_block(job, b, kv, tile, block);
+        if (atomic_fetch_sub(&job->pending[head * tiles + tile], 1) == 1)
+            job->kernels->combine_tile(job, b, kv, tile);
     }
-}
-
-static void combine(void *data, int64_t first, int64_t last)
-{
-    const struct attention_job *job = data;
-    for (int64_t i = first; i < last; i++)
-        job->kernels->combine_token(job, i / job->wave_tokens, job->first_token + i % job->wave_tokens);
 }
 
 /* Lengths are data: check them before anything is written. */
@@ -76,9 +74,12 @@ static ort_status *allocate(struct attention_job *job)
     job->wave_tokens = wave < 1 ? 1 : wave > job->num_tokens ? job->num_tokens : wave;
     job->tile_tokens = TILE_QUERIES / group < 1 ? 1 : TILE_QUERIES / group;
     const int64_t query_floats = per_token * job->num_tokens * d;
-    job->queries = thread_scratch((size_t)(query_floats + partial_floats * job->wave_tokens) * sizeof(float));
+    const int64_t num_pending = job->num_sequences * job->num_kv_heads * count_tiles(job);
+    const int64_t floats = query_floats + partial_floats * job->wave_tokens;
+    job->pending = thread_scratch((size_t)num_pending * sizeof *job->pending + (size_t)floats * sizeof(float));
+    job->queries = (float *)(job->pending + num_pending);
     job->partials = job->queries + query_floats;
-    return job->queries ? NULL : fail("CachedAttention: out of memory");
+    return job->pending ? NULL : fail("CachedAttention: out of memory");
 }
 
 static ort_status *run_waves(const ort_context *context, struct attention_job *job)
@@ -87,10 +88,10 @@ static ort_status *run_waves(const ort_context *context, struct attention_job *j
     for (job->first_token = 0; job->first_token < job->num_tokens; job->first_token += wave) {
         const int64_t left = job->num_tokens - job->first_token;
         job->wave_tokens = wave < left ? wave : left;
-        const int64_t total = heads * count_tiles(job) * job->num_blocks;
+        const int64_t tiles = heads * count_tiles(job), total = tiles * job->num_blocks;
+        for (int64_t i = 0; i < tiles; i++)
+            atomic_init(&job->pending[i], job->num_blocks);
         TRY(run_tasks(context, attend, job, total, total, 1));
-        const int64_t tokens = job->num_sequences * job->wave_tokens;
-        TRY(run_tasks(context, combine, job, tokens, tokens / PREPARE_TOKENS, 1));
     }
     return NULL;
 }
