@@ -18,6 +18,7 @@ from ..progress import Progress, Silent
 from .command import server_command, server_environment
 from .control import ModelControl
 from .failure import failure_reason
+from .guard import OrphanGuard
 from .locate import find_triton
 from .options import ServeOptions
 from .preflight import SHM, check_all
@@ -44,6 +45,7 @@ class ServerProcess:
         self.log_path: Path | None = None
         self._progress = progress or Silent()
         self._process: subprocess.Popen[bytes] | None = None
+        self._guard: OrphanGuard | None = None
         self._run_folder: Path | None = None
         self._shm_prefix = f"draftsmith_{os.getpid()}_{secrets.token_hex(4)}_"
 
@@ -93,6 +95,9 @@ class ServerProcess:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
+                )
+                self._guard = OrphanGuard(
+                    self._process.pid, run_folder=self._run_folder, shm_prefix=SHM / self._shm_prefix
                 )
                 self._wait_until_ready()
         except OSError as error:
@@ -174,6 +179,9 @@ class ServerProcess:
                 leftover.unlink(missing_ok=True)
             if self._run_folder is not None:
                 shutil.rmtree(self._run_folder, ignore_errors=True)
+            guard, self._guard = self._guard, None
+            if guard is not None:
+                guard.close()
 
     def __enter__(self) -> Self:
         self.start()
