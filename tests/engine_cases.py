@@ -54,6 +54,7 @@ def manifest_of(built: BuiltEngine, spec: dict[str, Any], max_length: int) -> Ma
         kv_cache=built.kv_cache,
         bos_id=None,
         end_ids=[],
+        special_tokens={},
         graph_file=built.graph_file,
         tokenizer_file="",
         chat_template_file=None,

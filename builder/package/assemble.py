@@ -62,6 +62,7 @@ def make_manifest(
         kv_cache=engine.kv_cache,
         bos_id=tokenizer.bos_id,
         end_ids=list(end_ids),
+        special_tokens=dict(tokenizer.special_tokens),
         graph_file=engine.graph_file,
         tokenizer_file=TOKENIZER_NAME,
         chat_template_file=TEMPLATE_NAME if has_template else None,

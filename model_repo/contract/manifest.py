@@ -9,7 +9,7 @@ from typing import Any, Literal, Self, TypeVar
 from .errors import ManifestError
 
 T = TypeVar("T")
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MANIFEST_NAME = "engine.json"
 Precision = Literal["fp32", "fp16", "int8"]
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "int8")
@@ -48,6 +48,7 @@ class Manifest:
     ``spec``: ``ModelSpec`` as a dict. ``max_batch``: slots. ``max_length``: prompt + output tokens.
     ``max_query_len``: most tokens a row takes in one step (prefill chunk). ``min_query_len``: fewest that keep a row's
     bits the same in every step (see docs/decisions.md). ``requires``: what the serving machine must have, by name.
+    ``special_tokens``: the strings that a chat template may name (``bos_token``, ``eos_token``, ...).
     ``build``: options and versions of the build. ``quality``: the gate's figures, empty where none ran.
     """
 
@@ -67,6 +68,7 @@ class Manifest:
     kv_cache: KvCacheSpec
     bos_id: int | None
     end_ids: list[int]
+    special_tokens: dict[str, str]
     graph_file: str
     tokenizer_file: str
     chat_template_file: str | None
@@ -103,10 +105,12 @@ class Manifest:
         return manifest
 
     def _check(self) -> None:
+        self._check_plain()
         for name in ("vocab_size", "max_batch", "max_length", "max_query_len", "min_query_len"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ManifestError(name, expected="a positive integer", found=repr(value), where=MANIFEST_NAME)
+        self._check_tokens()
         if self.precision not in PRECISIONS:
             raise ManifestError(
                 "precision", expected=" or ".join(PRECISIONS), found=repr(self.precision), where=MANIFEST_NAME
@@ -121,6 +125,33 @@ class Manifest:
             value = getattr(self, name)
             if value is not None and value not in listed:
                 raise ManifestError(name, expected="a name from files", found=repr(value), where=MANIFEST_NAME)
+
+    def _check_tokens(self) -> None:
+        """Ids of the vocabulary, and strings by name."""
+        ids = self.end_ids if isinstance(self.end_ids, list) else [None]
+        for name, given in (("end_ids", ids), ("bos_id", [] if self.bos_id is None else [self.bos_id])):
+            for token in given:
+                if isinstance(token, bool) or not isinstance(token, int) or not 0 <= token < self.vocab_size:
+                    value = repr(getattr(self, name))
+                    raise ManifestError(name, expected="ids of the vocabulary", found=value, where=MANIFEST_NAME)
+        tokens = self.special_tokens
+        if not isinstance(tokens, dict) or not all(isinstance(text, str) for text in tokens.values()):
+            raise ManifestError("special_tokens", expected="strings by name", found=repr(tokens), where=MANIFEST_NAME)
+
+    def _check_plain(self) -> None:
+        """The fields that only need their type."""
+        for name in ("draftsmith_version", "model_name", "backend", "backend_version", "graph_file", "tokenizer_file"):
+            _check_type(name, getattr(self, name), str, "a string")
+        for name in ("spec", "requires", "build", "quality"):
+            _check_type(name, getattr(self, name), dict, "an object")
+        _check_type("feature_layers", self.feature_layers, list, "a list")
+        for name, value in self.requires.items():
+            _check_type(f"requires.{name}", value, str, "a string")
+
+
+def _check_type(name: str, value: object, kind: type, expected: str) -> None:
+    if not isinstance(value, kind):
+        raise ManifestError(name, expected=expected, found=repr(value), where=MANIFEST_NAME)
 
 
 def check_relative(name: object, where: str) -> None:

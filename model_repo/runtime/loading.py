@@ -122,14 +122,14 @@ def load_admission(folder: Path, manifest: Manifest) -> Admission:
         ) from error
     return Admission(
         tokenizer,
-        chat_template=_load_template(folder, manifest, tokenizer),
+        chat_template=_load_template(folder, manifest),
         vocab_size=manifest.vocab_size,
         max_length=manifest.max_length,
         end_ids=tuple(manifest.end_ids),
     )
 
 
-def _load_template(folder: Path, manifest: Manifest, tokenizer: Tokenizer) -> ChatTemplate | None:
+def _load_template(folder: Path, manifest: Manifest) -> ChatTemplate | None:
     if manifest.chat_template_file is None:
         return None
     path = folder / manifest.chat_template_file
@@ -139,9 +139,8 @@ def _load_template(folder: Path, manifest: Manifest, tokenizer: Tokenizer) -> Ch
         raise ManifestError(
             manifest.chat_template_file, expected="UTF-8 text", found=str(error), where=str(path)
         ) from error
-    special = {"bos_token": manifest.bos_id, "eos_token": manifest.end_ids[0] if manifest.end_ids else None}
-    tokens = {name: "" if token is None else tokenizer.id_to_token(token) or "" for name, token in special.items()}
-    return ChatTemplate(source, tokens)
+    # Templates add bos_token and eos_token to text without asking whether the model has them.
+    return ChatTemplate(source, {"bos_token": "", "eos_token": "", **manifest.special_tokens})
 
 
 def _check_slots(num_slots: int | None, manifest: Manifest) -> int:

@@ -55,6 +55,7 @@ def _manifest(name: str, files: list[EngineFile]) -> Manifest:
         kv_cache=KvCacheSpec(num_layers=1, num_kv_heads=1, head_dim=2, capacity=16, dtype="float32"),
         bos_id=None,
         end_ids=[0],
+        special_tokens={},
         graph_file="target.onnx",
         tokenizer_file="tokenizer.json",
         chat_template_file=None,

@@ -36,6 +36,7 @@ def manifest(engine_folder: Path) -> Manifest:
         kv_cache=KvCacheSpec(num_layers=1, num_kv_heads=1, head_dim=4, capacity=16, dtype="float32"),
         bos_id=None,
         end_ids=[2],
+        special_tokens={},
         graph_file="target.onnx",
         tokenizer_file="tokenizer.json",
         chat_template_file=None,

@@ -9,7 +9,7 @@ import pytest
 from draftsmith.model_repo.contract.errors import ManifestError
 from draftsmith.model_repo.contract.manifest import FORMAT_VERSION
 from draftsmith.model_repo.runtime.errors import EngineError
-from draftsmith.model_repo.runtime.loading import SESSION_MODULES, load_engine
+from draftsmith.model_repo.runtime.loading import SESSION_MODULES, _load_template, load_engine, read_manifest
 
 from tests.model_repo.decoding import make_request, run, submit
 from tests.model_repo.toy_session import ToySession
@@ -51,6 +51,7 @@ def package(tmp_path, monkeypatch):
         "kv_cache": {"num_layers": 1, "num_kv_heads": 1, "head_dim": 1, "capacity": 100, "dtype": "float32"},
         "bos_id": 1,
         "end_ids": [2],
+        "special_tokens": {"bos_token": "<s>", "eos_token": "</s>"},
         "graph_file": "target.onnx",
         "tokenizer_file": "tokenizer.json",
         "chat_template_file": "chat_template.jinja",
@@ -119,7 +120,21 @@ def test_a_file_with_another_content_is_named(package):
     ("values", "text"),
     [
         ({"backend": "abacus"}, "backend: expected onnxruntime"),
-        ({"format_version": 99}, "format_version: expected 1, found 99"),
+        ({"format_version": 99}, "format_version: expected 2, found 99"),
+        ({"end_ids": [300]}, r"end_ids: expected ids of the vocabulary, found \[300\]"),
+        ({"end_ids": "2"}, "end_ids: expected ids of the vocabulary"),
+        ({"end_ids": [-1]}, "end_ids: expected ids of the vocabulary"),
+        ({"bos_id": True}, "bos_id: expected ids of the vocabulary"),
+        ({"special_tokens": ["<s>"]}, "special_tokens: expected strings by name"),
+        ({"special_tokens": {"bos_token": 1}}, "special_tokens: expected strings by name"),
+        ({"backend": ["onnxruntime"]}, "backend: expected a string"),
+        ({"backend_version": None}, "backend_version: expected a string, found None"),
+        ({"model_name": 5}, "model_name: expected a string, found 5"),
+        ({"spec": []}, "spec: expected an object"),
+        ({"requires": {"toy": 1}}, "requires.toy: expected a string, found 1"),
+        ({"build": None}, "build: expected an object"),
+        ({"quality": 1}, "quality: expected an object"),
+        ({"feature_layers": {}}, "feature_layers: expected a list"),
         ({"surprise": 1}, "keys: expected known names only, found surprise"),
         ({"files": [{"name": "../x", "num_bytes": 1, "sha256": "0" * 64}]}, "a path inside the package"),
         ({"files": [{"name": "/etc/passwd", "num_bytes": 1, "sha256": "0" * 64}]}, "a path inside the package"),
@@ -148,6 +163,16 @@ def test_a_template_that_is_none_is_refused(package):
     replace(package, "chat_template.jinja", "{% for %}")
     with pytest.raises(ManifestError, match="a valid Jinja template"):
         load_engine(package)
+
+
+def test_the_template_gets_the_special_tokens_of_the_checkpoint(package):
+    # Not those of bos_id and end_ids: a model may end at another token than its eos_token.
+    change(package, special_tokens={"bos_token": "[B]", "unk_token": "[U]"}, end_ids=[5])
+    source = "{{ bos_token }}|{{ eos_token }}|{{ unk_token }}|{{ messages[0]['content'] }}"
+    replace(package, "chat_template.jinja", source)
+    manifest = read_manifest(package)
+    prompt = _load_template(package, manifest).render([{"role": "user", "content": "hi"}])
+    assert prompt == "[B]||[U]|hi"
 
 
 def test_a_package_without_a_template_refuses_messages_only(package):

@@ -39,6 +39,7 @@ def manifest(requires: dict[str, str]) -> Manifest:
         kv_cache=cache,
         bos_id=None,
         end_ids=[2],
+        special_tokens={},
         graph_file="target.engine",
         tokenizer_file="tokenizer.json",
         chat_template_file=None,

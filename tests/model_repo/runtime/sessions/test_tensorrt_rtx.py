@@ -22,6 +22,7 @@ MANIFEST = Manifest(
     kv_cache=KvCacheSpec(num_layers=1, num_kv_heads=1, head_dim=8, capacity=64, dtype="float16"),
     bos_id=None,
     end_ids=[2],
+    special_tokens={},
     graph_file="target.engine",
     tokenizer_file="tokenizer.json",
     chat_template_file=None,
