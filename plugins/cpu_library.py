@@ -76,7 +76,7 @@ def _compile(compiler: Compiler) -> bytes:
         library = Path(folder) / LIBRARY_NAME
         objects = [job[-1] for job in jobs]
         # A thread's scratch is freed when it ends, perhaps after the last session: the code must still be there.
-        _run([*compiler.command, "-shared", "-Wl,-z,nodelete", "-o", str(library), *objects, "-lm", "-lpthread"])
+        _run([*compiler.command, "-shared", "-s", "-Wl,-z,nodelete", "-o", str(library), *objects, "-lm", "-lpthread"])
         return library.read_bytes()
 
 
