@@ -12,6 +12,8 @@ from .errors import UsageError
 DEFAULT_MAX_BATCH = 16
 DEFAULT_MAX_LENGTH = 4096
 DEFAULT_MAX_QUERY_LEN = 256
+MAX_BATCH_LIMIT = 1024
+MAX_LENGTH_LIMIT = 1 << 24
 KERNELS = ("auto", "native", "onnxruntime")
 BACKENDS = ("onnxruntime", "tensorrt-rtx")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -59,15 +61,17 @@ class BuildPlan:
         for gpu in self.gpus:
             if not _GPU.fullmatch(gpu):
                 raise UsageError("--gpu", expected="GPU generations such as sm86,sm120", found=repr(gpu))
+        if self.gpus and self.backend == "onnxruntime":
+            raise UsageError("--gpu", expected="--backend tensorrt-rtx beside it", found=f"--backend {self.backend}")
         self._check_numbers()
 
     def _check_numbers(self) -> None:
-        _check_range("--max-batch", self.max_batch, 1, 1024)
-        _check_range("--max-query-len", self.max_query_len, 2, 8192)
+        check_range("--max-batch", self.max_batch, 1, MAX_BATCH_LIMIT)
+        check_range("--max-query-len", self.max_query_len, 2, 8192)
         if self.max_length is not None:
-            _check_range("--max-length", self.max_length, 2, 1 << 24)
+            check_range("--max-length", self.max_length, 2, MAX_LENGTH_LIMIT)
         if self.num_threads is not None:
-            _check_range("--threads", self.num_threads, 1, 1024)
+            check_range("--threads", self.num_threads, 1, 1024)
         if self.max_kl is not None and not 0 < self.max_kl < float("inf"):
             raise UsageError("--max-kl", expected="nats per token above 0", found=str(self.max_kl))
         if self.min_top1 is not None and not 0 <= self.min_top1 <= 1:
@@ -107,6 +111,7 @@ def default_name(checkpoint: Path) -> str:
     return name or "model"
 
 
-def _check_range(name: str, value: int, low: int, high: int) -> None:
+def check_range(name: str, value: int, low: int, high: int) -> None:
+    """Raise ``UsageError`` unless low <= value <= high."""
     if not low <= value <= high:
         raise UsageError(name, expected=f"a number from {low:,} to {high:,}", found=f"{value:,}")

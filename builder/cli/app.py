@@ -125,7 +125,8 @@ def _describe(error: Exception) -> tuple[str, int]:
     if isinstance(error, typer.Abort):
         return "interrupted", EXIT_INTERRUPTED
     if isinstance(error, OSError):
-        return f"{error.filename or type(error).__name__}: {(error.strerror or str(error)).lower()}", EXIT_FAILED
+        reason = (error.strerror or str(error)).lower()
+        return f"{error.filename or type(error).__name__}: expected to be usable, found {reason}", EXIT_FAILED
     return f"{type(error).__name__}: {error}. This is a bug: run with --debug for the traceback", EXIT_FAILED
 
 

@@ -10,6 +10,7 @@ from ..errors import UsageError
 from ..plan import DEFAULT_MAX_BATCH, DEFAULT_MAX_QUERY_LEN, BuildPlan, default_name
 from ..progress import Progress
 from .output import JsonOption, QuietOption, megabytes, open_progress, print_json, print_table
+from .paths import check_output, check_text_file, to_path
 
 if TYPE_CHECKING:
     from ..pipeline import BuiltPackage
@@ -17,8 +18,15 @@ if TYPE_CHECKING:
 _LIMITS = "Limits"
 _QUALITY = "INT8 quality"
 
-Checkpoint = Annotated[Path, typer.Argument(help="Hugging Face folder or GGUF file.")]
-Output = Annotated[Path, typer.Option("--output", "-o", help="Folder that gets <name>_<precision> folders.")]
+Checkpoint = Annotated[
+    Path, typer.Argument(parser=to_path, metavar="CHECKPOINT", help="Hugging Face folder or GGUF file.")
+]
+Output = Annotated[
+    Path,
+    typer.Option(
+        "--output", "-o", parser=to_path, metavar="FOLDER", help="Folder that gets <name>_<precision> folders."
+    ),
+]
 Name = Annotated[str | None, typer.Option(help="Model name; default: from the path.")]
 Precisions = Annotated[
     list[str] | None, typer.Option("--precision", "-p", help="fp32, fp16 or int8 (repeatable); default fp16 and int8.")
@@ -37,7 +45,13 @@ Kernels = Annotated[
     typer.Option(help="Who computes INT8 on a CPU: native (compiled by the build), onnxruntime, or auto."),
 ]
 CalibrationText = Annotated[
-    Path | None, typer.Option(help="UTF-8 text to calibrate on; default: a shipped one.", rich_help_panel=_QUALITY)
+    Path | None,
+    typer.Option(
+        parser=to_path,
+        metavar="FILE",
+        help="UTF-8 text to calibrate on; default: a shipped one.",
+        rich_help_panel=_QUALITY,
+    ),
 ]
 MaxKl = Annotated[float | None, typer.Option(help="Most KL to FP16, nats per token.", rich_help_panel=_QUALITY)]
 MinTop1 = Annotated[
@@ -110,10 +124,13 @@ def compile_engines(
 
 def _run(work: Callable[[BuildPlan, Progress], Sequence["BuiltPackage"]], given: dict[str, Any]) -> None:
     """Both commands take the same options; ``given`` are theirs by parameter name."""
+    check_output(given["output"])
+    if given["calibration_text"] is not None:
+        check_text_file("--calibration-text", given["calibration_text"])
     plan = BuildPlan(
         checkpoint=given["checkpoint"],
         output=given["output"],
-        name=given["name"] or default_name(given["checkpoint"]),
+        name=given["name"] if given["name"] is not None else default_name(given["checkpoint"]),
         precisions=_precisions(given["precision"]),
         backend=given["backend"],
         gpus=_gpus(given["gpu"]),

@@ -6,12 +6,15 @@ from typing import Annotated, Any
 
 import typer
 
-from ..plan import DEFAULT_MAX_BATCH, DEFAULT_MAX_LENGTH
+from ..plan import DEFAULT_MAX_BATCH, DEFAULT_MAX_LENGTH, MAX_BATCH_LIMIT, MAX_LENGTH_LIMIT, check_range
 from .output import JsonOption, megabytes, print_facts, print_json, print_table
+from .paths import to_path
 
 
 def inspect_checkpoint(
-    checkpoint: Annotated[Path, typer.Argument(help="Hugging Face folder or GGUF file.")],
+    checkpoint: Annotated[
+        Path, typer.Argument(parser=to_path, metavar="CHECKPOINT", help="Hugging Face folder or GGUF file.")
+    ],
     max_batch: Annotated[int, typer.Option(help="Cache slots that the serving estimate is for.")] = DEFAULT_MAX_BATCH,
     max_length: Annotated[int, typer.Option(help="Tokens a slot holds, in the estimate.")] = DEFAULT_MAX_LENGTH,
     json: JsonOption = False,
@@ -23,6 +26,8 @@ def inspect_checkpoint(
     from ..checkpoint.describe import describe_checkpoint
     from ..checkpoint.source import open_checkpoint
 
+    check_range("--max-batch", max_batch, 1, MAX_BATCH_LIMIT)
+    check_range("--max-length", max_length, 2, MAX_LENGTH_LIMIT)
     with open_checkpoint(checkpoint) as opened:
         facts = describe_checkpoint(opened, max_batch=max_batch, max_length=max_length)
     if json:

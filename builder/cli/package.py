@@ -6,11 +6,15 @@ from typing import Annotated
 import typer
 
 from .output import JsonOption, QuietOption, megabytes, open_progress, print_json, print_table
+from .paths import check_output, to_path
 
 
 def package_engines(
-    engines: Annotated[list[Path], typer.Argument(help="Engine folders, each with an engine.json.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Model repository.")],
+    engines: Annotated[
+        list[Path],
+        typer.Argument(parser=to_path, metavar="ENGINES...", help="Engine folders, each with an engine.json."),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", parser=to_path, metavar="FOLDER", help="Model repository.")],
     force: Annotated[bool, typer.Option("--force", help="Replace packages of another model.")] = False,
     json: JsonOption = False,
     quiet: QuietOption = False,
@@ -21,6 +25,7 @@ def package_engines(
     """
     from ..pipeline import package
 
+    check_output(output)
     packages = package(engines, output, open_progress(quiet), force=force)
     if json:
         print_json({"packages": [p.to_dict() for p in packages]})

@@ -6,10 +6,14 @@ from typing import Annotated
 import typer
 
 from .output import JsonOption, QuietOption, open_progress, print_json, say
+from .paths import to_path
 
 
 def serve_repository(
-    repository: Annotated[Path, typer.Argument(help="Model repository, as build and package write it.")],
+    repository: Annotated[
+        Path,
+        typer.Argument(parser=to_path, metavar="REPOSITORY", help="Model repository, as build and package write it."),
+    ],
     model: Annotated[
         list[str] | None, typer.Option("--model", "-m", help="Serve this model only (repeatable); default all.")
     ] = None,
@@ -18,8 +22,12 @@ def serve_repository(
     metrics_port: Annotated[int, typer.Option(help="Prometheus port; 0 takes a free one.")] = 8002,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for every network.")] = "127.0.0.1",
     threads: Annotated[int | None, typer.Option(help="Threads a model computes with; default: the package's.")] = None,
-    triton: Annotated[Path | None, typer.Option(help="The tritonserver program; default: found.")] = None,
-    log: Annotated[Path | None, typer.Option(help="Where the server's log goes.")] = None,
+    triton: Annotated[
+        Path | None, typer.Option(parser=to_path, metavar="PROGRAM", help="The tritonserver program; default: found.")
+    ] = None,
+    log: Annotated[
+        Path | None, typer.Option(parser=to_path, metavar="FILE", help="Where the server's log goes.")
+    ] = None,
     ready_timeout: Annotated[float, typer.Option(help="Seconds the models may take to load.")] = 300.0,
     grace: Annotated[float, typer.Option(help="Seconds that running requests get at the end.")] = 10.0,
     json: JsonOption = False,

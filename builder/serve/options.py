@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import Self
 
 from ..errors import UsageError
+from ..plan import check_range
+
+MAX_WAIT_S = 86_400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +39,11 @@ class ServeOptions:
             twins = [other for other, same in ports.items() if same == port and other != name]
             if port and twins:
                 raise UsageError(name, expected=f"another port than {twins[0]}", found=str(port))
+        if self.num_threads is not None:
+            check_range("--threads", self.num_threads, 1, 1024)
+        for name, seconds in (("--ready-timeout", self.ready_timeout_s), ("--grace", self.stop_grace_s)):
+            if not 0 <= seconds <= MAX_WAIT_S:  # false for NaN too
+                raise UsageError(name, expected=f"0 to {MAX_WAIT_S:,} seconds", found=f"{seconds:g}")
 
     @property
     def family(self) -> socket.AddressFamily:

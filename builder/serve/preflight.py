@@ -24,7 +24,7 @@ def find_packages(repository: Path, models: tuple[str, ...]) -> dict[str, Manife
         raise ServeError(
             "repository",
             expected="a folder",
-            found="none",
+            found="a file" if repository.exists() else "none",
             where=str(repository),
             action="Build one with: build-engine build CHECKPOINT --output " + str(repository),
         )
@@ -65,6 +65,8 @@ def check_ports(options: ServeOptions) -> None:
             except socket.gaierror as error:
                 raise ServeError("--host", expected="an address", found=repr(options.host)) from error
             except OSError as error:
+                if error.errno == errno.EADDRNOTAVAIL:
+                    raise ServeError("--host", expected="an address of this machine", found=options.host) from error
                 found = "it in use" if error.errno == errno.EADDRINUSE else (error.strerror or str(error)).lower()
                 flag = "--" + name.replace("_", "-")
                 raise ServeError(

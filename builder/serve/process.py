@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self
 
 from ..errors import ServeError
 from ..progress import Progress, Silent
@@ -81,11 +81,11 @@ class ServerProcess:
         triton = find_triton(self.options.triton)
         self._run_folder = Path(tempfile.mkdtemp(prefix="draftsmith-serve-"))
         self.log_path = self.options.log_file or self._run_folder / "triton.log"
-        command = server_command(triton, self.options, self.models, self._run_folder, self._shm_prefix)
-        logger.debug("starting %s", " ".join(command))
         try:
+            command = server_command(triton, self.options, self.models, self._run_folder, self._shm_prefix)
+            logger.debug("starting %s", " ".join(command))
             with (
-                self.log_path.open("wb") as log,
+                _open_log(self.log_path) as log,
                 self._progress.stage(f"start Triton with {', '.join(self.models)}"),
             ):
                 self._process = subprocess.Popen(
@@ -191,6 +191,18 @@ class ServerProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def _open_log(path: Path) -> BinaryIO:
+    try:
+        return path.open("wb")
+    except OSError as error:
+        raise ServeError(
+            "--log",
+            expected="a file that can be written",
+            found=(error.strerror or str(error)).lower(),
+            where=str(path),
+        ) from error
 
 
 def _kill_group(process: "subprocess.Popen[bytes]") -> None:

@@ -2,6 +2,8 @@
 
 import os
 import socket
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -122,3 +124,26 @@ def test_a_host_that_is_no_address_is_named(tmp_path: Path) -> None:
 )
 def test_a_client_gets_an_address_that_it_can_connect_to(tmp_path: Path, host: str, url: str) -> None:
     assert ServerProcess(ServeOptions(repository=tmp_path, host=host, grpc_port=7)).grpc_url == url
+
+
+def test_an_address_of_another_machine_is_not_called_a_port_problem(tmp_path: Path) -> None:
+    with pytest.raises(ServeError, match=r"^--host: expected an address of this machine, found 192\.0\.2\.1\.$"):
+        check_ports(ServeOptions(repository=tmp_path, host="192.0.2.1"))  # TEST-NET-1: nobody's
+
+
+def test_a_file_in_place_of_the_repository_is_called_one(tmp_path: Path) -> None:
+    (tmp_path / "repository").touch()
+    with pytest.raises(ServeError, match="repository: expected a folder, found a file"):
+        find_packages(tmp_path / "repository", ())
+
+
+def test_a_log_that_cannot_be_written_is_named_and_nothing_stays(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    log = tmp_path / "no such folder" / "triton.log"
+    server = ServerProcess(options_for(repository, log_file=log, triton=Path(sys.executable)))
+    with pytest.raises(ServeError, match=r"--log: expected a file that can be written, found no such file"):
+        server.start()
+    assert not list((tmp_path / "temporary").iterdir())
