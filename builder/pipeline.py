@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ from .package.repository import staged_folder
 from .package.space import check_disk
 from .plan import DEFAULT_MAX_LENGTH, BuildPlan
 from .progress import Progress
+from .quantize.engine_gate import MEASURED_BACKENDS, measure_engine
+from .quantize.quality_gate import DEFAULT_MAX_KL, DEFAULT_MIN_TOP1, QualityLimits
 from .spec.memory import estimate_memory
 
 
@@ -165,7 +167,21 @@ class _Job:
         model = ModelFacts(name=self.plan.name, max_batch=options.max_batch, max_length=options.max_length, build=facts)
         manifest = make_manifest(folder, model, self.checkpoint, engine, self.progress)
         write_manifest(folder, manifest)
+        if options.precision == "int8" and manifest.backend in MEASURED_BACKENDS:
+            manifest = replace(manifest, quality=self._measure(folder, manifest, options))
+            write_manifest(folder, manifest)
         return manifest
+
+    def _measure(self, folder: Path, manifest: Manifest, options: BuildOptions) -> dict[str, Any]:
+        """What the quality gate finds; raises ``BuildError`` beyond the plan's limits."""
+        plan = self.plan
+        limits = QualityLimits(
+            max_kl=DEFAULT_MAX_KL if plan.max_kl is None else plan.max_kl,
+            min_top1=DEFAULT_MIN_TOP1 if plan.min_top1 is None else plan.min_top1,
+        )
+        return measure_engine(
+            self.checkpoint, folder, manifest, limits, num_threads=options.num_threads, progress=self.progress
+        )
 
     def _facts(self, options: BuildOptions) -> dict[str, Any]:
         """What the manifest's ``build`` says besides the engine's own facts; no path, no time."""
@@ -201,6 +217,8 @@ def _options(plan: BuildPlan, precision: Precision, checkpoint: Checkpoint, text
         max_length=max_length,
         max_query_len=min(plan.max_query_len, max_length),
         calibration_text=text if precision == "int8" else None,
+        max_kl=plan.max_kl,
+        min_top1=plan.min_top1,
         gpus=plan.gpus,
         extras={"kernels": plan.kernels} if plan.backend == "onnxruntime" else {},
     )

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ..checkpoint.source import Checkpoint
 from ..progress import Progress, Stage
-from .decoder import KINDS, Decoder, Layer, LinearGradients, LinearValues
+from .decoder import KINDS, Decoder, Layer, LinearGradients, LinearValues, multiply
 from .decoder_math import rms_norm, rms_norm_gradient
 
 FloatArray = npt.NDArray[np.float32]
@@ -26,8 +26,8 @@ HEAD_TOKENS = 192
 class SeenLinear:
     """One linear on the calibration text.
 
-    ``channel_max`` [d_in], ``moment`` [d_in, d_in] (mean of x x^T) over all text; ``values`` and ``gradients`` of a
-    sample.
+    ``channel_max`` [d_in], ``moment`` [d_in, d_in] (mean of x x^T) over all text; ``x`` and ``gradients`` of a sample,
+    the first of ``inputs``; ``other_max``: largest magnitudes without the sample.
     """
 
     def __init__(
@@ -40,7 +40,9 @@ class SeenLinear:
         self.weight = weight
         self.x = values
         self.gradients = gradients
-        self.channel_max = np.max([np.abs(x).max(axis=0) for x in inputs], axis=0)
+        maxima = [np.abs(x).max(axis=0) for x in inputs]
+        self.channel_max: FloatArray = np.max(maxima, axis=0)
+        self.other_max: FloatArray = np.max(maxima[1:] or maxima, axis=0)
         total = sum(len(x) for x in inputs)
         moment: Moment = np.zeros((len(weight), len(weight)))
         for x in inputs:
@@ -130,7 +132,10 @@ class Calibration:
         for index in reversed(range(self._spec.num_layers)):
             layer = Layer(self._spec, self._read, index)
             residuals = self._residuals.pop()
-            values = [d.forward(layer, x)[1] for d, x in zip(self._decoders, residuals, strict=True)]
+            values = [
+                decoder.forward(layer, x, _skip_last if group else multiply)[1]
+                for group, (decoder, x) in enumerate(zip(self._decoders, residuals, strict=True))
+            ]
             grad, gradients = self._decoders[0].backward(layer, residuals[0], values[0], grad)
             show_layer(index, _gather(layer, values, gradients))
             stage.advance()
@@ -143,6 +148,13 @@ def _gather(
         kind: SeenLinear(layer.weights[kind], [v[kind].x for v in values], values[0][kind].x, gradients[kind])
         for kind in KINDS
     }
+
+
+def _skip_last(name: str, x: FloatArray, weight: FloatArray, bias: FloatArray | None) -> FloatArray:
+    """An ``ApplyLinear`` for where inputs alone are wanted: nothing reads what ``down`` gives."""
+    if name.endswith(".down"):
+        return np.zeros((len(x), weight.shape[1]), np.float32)
+    return multiply(name, x, weight, bias)
 
 
 def group_sequences(sequences: Sequence[TokenIds], size: int) -> Iterator[list[TokenIds]]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from .calibration import SeenLinear
 from .codes import MAX_CODE
 from .scheme import PLANE_STEPS
 
@@ -17,10 +18,12 @@ FloatArray = npt.NDArray[np.float32]
 MAX_PLANES = 3
 EXPONENTS = (0.0, 0.5, 0.75, 1.0)
 """Channel factors tried: the channel's largest magnitude to this power. 1 gives all channels the same range."""
-CLIPS = (1.1, 1.0, 0.85, 0.7, 0.5)
-"""Ranges of a single plane tried, as shares of the largest value seen; what lies beyond saturates."""
-HEADROOM = 1.5
-"""Two and more planes reach this far beyond the largest value seen."""
+REACHES = (0.5, 0.7, 0.85, 1.0, 1.25, 1.6, 2.0)
+"""Ranges of a single plane tried, as multiples of the largest value seen; what lies beyond saturates."""
+WIDE_REACHES = (4.0, 16.0)
+"""Ranges of two and more planes."""
+NEGLIGIBLE_KL = 2e-6
+"""The widest range is taken that costs no more than this above the best: other text may hold larger values."""
 COMPENSATION = 0.5
 """What is left of the weights' rounding error after compensation (measured: 0.3 to 0.6)."""
 _SMALLEST = 1e-3
@@ -31,13 +34,26 @@ class Observed:
     """Inputs of a linear on calibration text.
 
     ``x`` and ``grad_x`` [M, d_in], ``grad_y`` [M, d_out]: inputs and gradients of a sample. ``channel_max`` [d_in]:
-    largest magnitudes over all text, the same for channels that must share a factor.
+    largest magnitudes over all text, the same for channels that must share a factor. ``other_max``: without the sample,
+    so that what a range costs is judged on text that it was not taken from.
     """
 
     x: FloatArray
     grad_x: FloatArray
     grad_y: FloatArray
     channel_max: FloatArray
+    other_max: FloatArray
+
+
+def observe(seen: SeenLinear) -> Observed:
+    """What calibration saw."""
+    return Observed(
+        x=seen.x,
+        grad_x=seen.gradients.x,
+        grad_y=seen.gradients.y,
+        channel_max=seen.channel_max,
+        other_max=seen.other_max,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +78,7 @@ def choose(weight: FloatArray, observed: Observed, allowance: float) -> Choice:
 
     ``weight``: float32 [d_in, d_out].
     """
-    weight_kls = {exponent: _weight_kl(weight, observed, exponent) for exponent in EXPONENTS}
+    weight_kls = {exponent: weight_kl(weight, observed, exponent) for exponent in EXPONENTS}
     least = min(weight_kls.values())
     planes = 1
     while True:
@@ -89,37 +105,60 @@ def channel_factors(channel_max: FloatArray, exponent: float) -> FloatArray:
     return np.asarray(factors / np.exp(np.log(factors).mean()), np.float32)
 
 
-def _try(observed: Observed, planes: int, exponent: float, weight_kl: float) -> Choice:
+def _try(observed: Observed, planes: int, exponent: float, weights: float) -> Choice:
+    """The best range for ``planes``, judged on text that the range was not taken from."""
+    known = channel_factors(observed.other_max, exponent)
+    estimate = _single_plane_kls if planes == 1 else _many_planes_kls
+    kls = estimate(observed, known, planes)
+    reach = max(r for r, kl in kls.items() if kl <= min(kls.values()) + NEGLIGIBLE_KL)
     factors = channel_factors(observed.channel_max, exponent)
-    largest = max(float((observed.channel_max / factors).max()), 1e-6)
-    if planes == 1:
-        step, kl = _single_plane(observed, factors, largest)
-    else:
-        step = HEADROOM * largest / (MAX_CODE * PLANE_STEPS ** (planes - 1))
-        kl = 0.5 * float(np.mean(np.square(observed.grad_x) @ np.square(step * factors))) / 12
-    return Choice(planes=planes, step=step, exponent=exponent, factors=factors, activation_kl=kl, weight_kl=weight_kl)
+    return Choice(
+        planes=planes,
+        step=_step(observed.channel_max / factors, reach, planes),
+        exponent=exponent,
+        factors=factors,
+        activation_kl=kls[reach],
+        weight_kl=weights,
+    )
 
 
-def _single_plane(observed: Observed, factors: FloatArray, largest: float) -> tuple[float, float]:
-    """The step with the least cost, and that cost."""
+def _step(channel_max: FloatArray, reach: float, planes: int) -> float:
+    """Of the last plane, so that all planes together hold ``reach`` times the largest value."""
+    return float(reach * max(float(channel_max.max()), 1e-6) / (MAX_CODE * PLANE_STEPS ** (planes - 1)))
+
+
+def _single_plane_kls(observed: Observed, factors: FloatArray, planes: int) -> dict[float, float]:
+    """KL by reach, from the errors themselves."""
     scaled = observed.x / factors
     sensitivity = observed.grad_x * factors
-    best = (0.0, np.inf)
-    for clip in CLIPS:
-        step = np.float32(clip * largest / MAX_CODE)
+    kls = {}
+    for reach in REACHES:
+        step = np.float32(_step(observed.other_max / factors, reach, planes))
         error = np.clip(np.rint(scaled / step), -MAX_CODE - 1, MAX_CODE)
         error *= step
         error -= scaled
         error *= sensitivity
-        kl = 0.5 * float(np.vdot(error, error)) / len(scaled)
-        if kl < best[1]:
-            best = (float(step), kl)
-    return best
+        kls[reach] = 0.5 * float(np.vdot(error, error)) / len(scaled)
+    return kls
 
 
-def _weight_kl(weight: FloatArray, observed: Observed, exponent: float) -> float:
+def _many_planes_kls(observed: Observed, factors: FloatArray, planes: int) -> dict[float, float]:
+    """KL by reach: evenly spread rounding errors, and what lies beyond the reach."""
+    sensitivity = np.square(observed.grad_x * factors)
+    total = float(sensitivity.sum()) / len(sensitivity)
+    size = np.abs(observed.x / factors)
+    kls = {}
+    for reach in WIDE_REACHES:
+        step = _step(observed.other_max / factors, reach, planes)
+        beyond = np.maximum(size - np.float32(step * MAX_CODE * PLANE_STEPS ** (planes - 1)), 0)
+        missed = float(np.vdot(np.square(beyond), sensitivity)) / len(size)
+        kls[reach] = 0.5 * (total * step**2 / 12 + missed)
+    return kls
+
+
+def weight_kl(weight: FloatArray, observed: Observed, exponent: float) -> float:
     """What rounding the weights costs once compensated, were all rounding errors independent."""
-    factors = channel_factors(observed.channel_max, exponent)
+    factors = channel_factors(observed.other_max, exponent)
     steps = np.abs(weight * factors[:, None]).max(axis=0) / MAX_CODE
     inputs = np.sum(np.square(observed.x / factors), axis=1)  # [M]
     outputs = np.square(observed.grad_y) @ np.square(steps)  # [M]

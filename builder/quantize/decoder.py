@@ -38,7 +38,7 @@ class ApplyLinear(Protocol):
         """``x`` [M, d_in] times ``weight`` [d_in, d_out] plus ``bias``; ``name``: "layers.3.qkv"."""
 
 
-def multiply(_name: str, x: FloatArray, weight: FloatArray, bias: FloatArray | None) -> FloatArray:
+def multiply(name: str, x: FloatArray, weight: FloatArray, bias: FloatArray | None) -> FloatArray:  # noqa: ARG001
     """The plain product."""
     y = x @ weight
     return y if bias is None else y + bias

@@ -11,14 +11,14 @@ from ..checkpoint.source import Checkpoint
 from ..progress import Progress
 from ..spec.target import ModelSpec
 from .calibration import Calibration, SeenLinear
-from .choice import MAX_PLANES, Choice, Observed, choose, relative_cost
+from .choice import MAX_PLANES, Choice, choose, observe, relative_cost
 from .rounding import compensate_rounding
 from .scheme import Int8Embedding, Int8Linear
 from .text import encode_documents, read_shipped, split_text
 
 FloatArray = npt.NDArray[np.float32]
 MAX_CALIBRATION_TOKENS = 2560
-DEFAULT_ERROR_BUDGET = 0.004
+DEFAULT_ERROR_BUDGET = 0.003
 """KL per token (nats) that 8-bit instead of 16-bit activations may cost; rounding the weights comes on top."""
 MAX_SHARE = 3.0
 """A linear may use unspent shares of others, up to this many times its own."""
@@ -95,27 +95,26 @@ class _Planner:
     unspent: float = 0.0
 
     def plan_head(self, seen: SeenLinear) -> None:
-        choice = self._choose("head", seen, seen.channel_max)
+        choice = self._choose("head", seen)
         self.norm_factors["final_norm"] = choice.factors
         self._finish("head", seen, choice, None)
 
     def plan_layer(self, index: int, seen: dict[str, SeenLinear]) -> None:
         name = f"layers.{index}"
-        maxima = {kind: linear.channel_max for kind, linear in seen.items()}
-        maxima["o"] = self._share_in_group(maxima["o"])
-        choices = {kind: self._choose(f"{name}.{kind}", seen[kind], maxima[kind]) for kind in seen}
+        for kind in ("channel_max", "other_max"):
+            setattr(seen["o"], kind, self._share_in_group(getattr(seen["o"], kind)))
+        choices = {kind: self._choose(f"{name}.{kind}", linear) for kind, linear in seen.items()}
         self.norm_factors[f"{name}.input_norm"] = choices["qkv"].factors
         self.norm_factors[f"{name}.mlp_norm"] = choices["gate_up"].factors
         before = {"qkv": self._value_factors(choices["o"]), "gate_up": self._up_factors(choices["down"])}
         for kind, choice in choices.items():
             self._finish(f"{name}.{kind}", seen[kind], choice, before.get(kind))
 
-    def _choose(self, name: str, seen: SeenLinear, channel_max: FloatArray) -> Choice:
+    def _choose(self, name: str, seen: SeenLinear) -> Choice:
         num_inputs, num_outputs = seen.weight.shape
         share = self.budget * relative_cost(2, num_inputs, num_outputs) / self._total_cost()
         self.unspent += share
-        observed = Observed(x=seen.x, grad_x=seen.gradients.x, grad_y=seen.gradients.y, channel_max=channel_max)
-        choice = choose(seen.weight, observed, min(self.unspent, MAX_SHARE * share))
+        choice = choose(seen.weight, observe(seen), min(self.unspent, MAX_SHARE * share))
         self.unspent -= choice.activation_kl
         self.table[name] = {
             "bits": 8 * choice.planes,

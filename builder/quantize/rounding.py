@@ -33,8 +33,23 @@ def _factor(moment: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.int64], Flo
     mean = float(diagonal.mean())
     damped[np.diag_indices(len(damped))] += DAMPING * mean if mean > 0 else 1.0
     order = np.argsort(-diagonal, kind="stable")
-    inverse = np.linalg.inv(damped[np.ix_(order, order)])
-    return order, np.linalg.cholesky(inverse).T.astype(np.float32)
+    # The moment is R R^T with R upper triangular (a Cholesky factor read backwards): its inverse is U^T U, U = 1 / R.
+    backwards = order[::-1]
+    lower = np.linalg.cholesky(damped[np.ix_(backwards, backwards)])
+    return order, _invert_upper(np.ascontiguousarray(lower[::-1, ::-1], np.float32))
+
+
+def _invert_upper(matrix: FloatArray) -> FloatArray:
+    """Inverse of an upper triangular matrix by halves."""
+    size = len(matrix)
+    if size <= _BLOCK:
+        return np.triu(np.linalg.inv(matrix))
+    half = size // 2
+    inverse = np.zeros_like(matrix)
+    inverse[:half, :half] = _invert_upper(matrix[:half, :half])
+    inverse[half:, half:] = _invert_upper(matrix[half:, half:])
+    inverse[:half, half:] = -inverse[:half, :half] @ matrix[:half, half:] @ inverse[half:, half:]
+    return inverse
 
 
 def _round_block(weight: FloatArray, scales: FloatArray, upper: FloatArray) -> Codes:

@@ -14,6 +14,7 @@ from draftsmith.plugins.cpu_library import LIBRARY_NAME
 from ...contract.manifest import Manifest
 from ..errors import EngineError
 from .base import FloatArray, StepInputs, StepOutputs
+from .integer_products import ask_for_exact_products
 
 KEY_GROUP = 16
 """Our own operators keep keys transposed in groups of this many tokens: slots are copied in whole groups."""
@@ -202,6 +203,7 @@ def _load(graph: Path, num_threads: int, operators: list[Path]) -> Any:
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
     options.enable_mem_pattern = False  # shapes change from step to step
+    ask_for_exact_products(options)
     try:
         for library in operators:
             options.register_custom_ops_library(str(library))
