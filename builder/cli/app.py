@@ -7,6 +7,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from importlib import metadata
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -78,6 +79,7 @@ def main() -> NoReturn:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; nothing escapes but the exit code."""
+    _open_missing_streams()
     signal.signal(signal.SIGTERM, _terminate)
     signal.signal(signal.SIGHUP, _terminate)
     try:
@@ -94,6 +96,16 @@ def run(arguments: Sequence[str]) -> int:
         return 1
     except Exception as error:
         return _report(error)
+
+
+def _open_missing_streams() -> None:
+    """Python has None for a stream that was closed before it started (``<&-``): read nothing, write nowhere.
+
+    A file that is opened later must not take its number either.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))
 
 
 def _terminate(number: int, _frame: object) -> NoReturn:

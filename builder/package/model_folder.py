@@ -15,9 +15,25 @@ ADAPTER_NAME = "model.py"
 
 def write_model_files(folder: Path, name: str, manifest: Manifest) -> None:
     """Write ``config.pbtxt`` and ``1/model.py`` around an engine that stands in ``folder/1`` already."""
+    for path, content in _model_files(name, manifest).items():
+        (folder / path).write_bytes(content)
+
+
+def same_model_files(folder: Path, name: str, manifest: Manifest) -> bool:
+    """True where ``write_model_files`` would change nothing."""
+    try:
+        return all((folder / path).read_bytes() == content for path, content in _model_files(name, manifest).items())
+    except OSError:
+        return False
+
+
+def _model_files(name: str, manifest: Manifest) -> dict[str, bytes]:
+    """Path in the model folder -> content."""
     template = resources.files("draftsmith.model_repo.template").joinpath(ADAPTER_NAME)
-    (folder / VERSION_FOLDER / ADAPTER_NAME).write_bytes(template.read_bytes())
-    (folder / CONFIG_NAME).write_text(render_config(name, manifest, _parameters(manifest)), encoding="utf-8")
+    return {
+        f"{VERSION_FOLDER}/{ADAPTER_NAME}": template.read_bytes(),
+        CONFIG_NAME: render_config(name, manifest, _parameters(manifest)).encode(),
+    }
 
 
 def copy_engine(source: Path, destination: Path, manifest: Manifest) -> None:

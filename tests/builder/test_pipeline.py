@@ -79,6 +79,32 @@ def test_a_damaged_package_is_built_again(plan: BuildPlan) -> None:
     assert [p.skipped for p in build(plan, QUIET)] == [False]
 
 
+@pytest.mark.parametrize("name", ["1/model.py", "config.pbtxt", "1/target.weights", "1/chat_template.jinja"])
+def test_a_package_with_an_altered_or_missing_file_is_built_again(plan: BuildPlan, name: str) -> None:
+    build(plan, QUIET)
+    path = plan.output / "tiny_fp16" / name
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))  # of the same size
+    assert [p.skipped for p in build(plan, QUIET)] == [False]
+    path.unlink()
+    assert [p.skipped for p in build(plan, QUIET)] == [False]
+    assert path.read_bytes() == content
+    assert [p.skipped for p in build(plan, QUIET)] == [True]
+
+
+def test_a_package_of_another_format_is_replaced_where_it_is_of_the_same_model(plan: BuildPlan) -> None:
+    build(plan, QUIET)
+    path = plan.output / "tiny_fp16" / "1" / "engine.json"
+    values = json.loads(path.read_text())
+    del values["special_tokens"]
+    path.write_text(json.dumps({**values, "format_version": 1}))
+    with pytest.raises(BuildError, match="found one of tiny"):
+        build(replace(plan, checkpoint=plan.checkpoint.rename(plan.checkpoint.parent / "other")), QUIET)
+    (plan.checkpoint.parent / "other").rename(plan.checkpoint)
+    assert [p.skipped for p in build(plan, QUIET)] == [False]
+    assert read_manifest(path.parent).special_tokens["bos_token"]
+
+
 def test_another_checkpoints_package_is_not_replaced_unless_forced(
     plan: BuildPlan, tiny_checkpoint: Callable[..., Path]
 ) -> None:

@@ -109,6 +109,15 @@ def test_every_error_has_its_exit_code_and_no_traceback(
     assert shown.count("\n") <= 1
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_no_bug(closed: str) -> None:
+    # Nothing listens at port 1; the prompt of a closed input is the empty text, a usage error found first.
+    command = f'{sys.executable} -c "from draftsmith.builder.cli import main; main()" generate localhost:1 - {closed}'
+    ended = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False, input="")
+    assert ended.returncode == 2
+    assert "bug" not in ended.stderr and "Traceback" not in ended.stderr
+
+
 def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("DRAFTSMITH_DEBUG", "1")
     assert app.run(["inspect", "/not/there"]) == 3
