@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
+from ..errors import BuildError
+
 PAGE_BYTES = 4096
 """Alignment of large tensors: a runtime maps them page by page."""
 LINE_BYTES = 64
@@ -35,13 +37,16 @@ class WeightsFile:
         self._file = path.open("wb")
 
     def append(self, name: str, array: npt.NDArray[Any], dtype: npt.DTypeLike) -> onnx.TensorProto:
-        """Store ``array`` (any strides, also a transposed view) as ``dtype``; returns the initializer naming it."""
+        """Store ``array`` (any strides, also a transposed view) as ``dtype``; returns the initializer naming it.
+
+        Raises ``BuildError`` naming the tensor where a value is beyond FP16's range.
+        """
         kind = np.dtype(dtype)
         length = array.size * kind.itemsize
         self._pad(PAGE_BYTES if length >= PAGE_BYTES else LINE_BYTES)
         offset = self.num_bytes
         for block in _blocks(array):
-            self._file.write(np.ascontiguousarray(block, dtype=kind).data)
+            self._file.write(_convert(name, block, kind).data)
         self.num_bytes += length
         tensor = onnx.TensorProto(name=name, dims=array.shape, data_type=ONNX_TYPES[kind.name])
         tensor.data_location = onnx.TensorProto.EXTERNAL
@@ -61,6 +66,21 @@ class WeightsFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._file.close()
+
+
+def _convert(name: str, block: npt.NDArray[Any], kind: np.dtype[Any]) -> npt.NDArray[Any]:
+    """``block`` as ``kind``; raises ``BuildError`` where FP16 would make an infinity of a value."""
+    with np.errstate(over="ignore"):
+        converted = np.ascontiguousarray(block, dtype=kind)
+    if kind == np.float16 and not np.isfinite(converted).all():
+        raise BuildError(
+            f"FP16 overflow, tensor {name}",
+            expected="values up to 65,504",
+            found=f"{float(np.abs(block).max()):,.0f}",
+            where="weights",
+            action="Build this model with --precision fp32 or int8",
+        )
+    return converted
 
 
 def _blocks(array: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
