@@ -106,7 +106,7 @@ def error_from_message(text: str, where: str) -> ClientError:
     kind = _BY_CODE[code]
     if kind is ServerError:
         kind = _kind_by_phrase(text) or kind
-    return kind(message.rstrip(". "), where=where)
+    return _from_server(kind, message.rstrip(". "), where)
 
 
 def error_from_status(status: grpc.StatusCode, details: str, where: str, timeout: float | None = None) -> ClientError:
@@ -118,7 +118,13 @@ def error_from_status(status: grpc.StatusCode, details: str, where: str, timeout
     if kind is ServerUnavailable:
         action = "Is the server up, and is this its gRPC port (usually 8001)?" if "failed to conn" in details else ""
         return ServerUnavailable("server", expected="an answer", found=details.rstrip(". "), where=where, action=action)
-    return kind(details.rstrip(". ") or status.name.lower(), where=where)
+    return _from_server(kind, details.rstrip(". ") or status.name.lower(), where)
+
+
+def _from_server(kind: type[ClientError], text: str, where: str) -> ClientError:
+    if kind is ModelNotFound:
+        return ModelNotFound("model", expected="one that is served", found=text, where=where)
+    return kind(text, where=where)
 
 
 def _kind_by_phrase(text: str) -> type[ClientError] | None:

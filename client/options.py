@@ -109,6 +109,8 @@ def _whole_numbers(name: str, values: object) -> tuple[int, ...]:
         raise RequestError(name, expected="a list of integers", found=type(values).__name__)
     numbers = []
     for value in values:
+        if isinstance(value, bool):
+            raise RequestError(name, expected="a list of integers", found="one of bool")
         try:
             numbers.append(operator.index(value))  # takes NumPy's integers, refuses 1.0
         except TypeError:

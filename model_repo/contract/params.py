@@ -52,6 +52,8 @@ class SamplingParams:
             value = getattr(self, name)
             if value is not None:
                 _check_int(name, value, least, most)
+        for name in ("return_log_probs", "speculate"):
+            _check_bool(name, getattr(self, name))
         for name, low, high, open_low in _FLOAT_RANGES:
             _check_float(name, getattr(self, name), low, high, open_low=open_low)
         if self.min_tokens > self.max_tokens:
@@ -111,6 +113,7 @@ class GenerationRequest:
             _check_int("input_ids", token, 0, MAX_TOKENS_LIMIT)
         for turn in self.messages or ():
             _check_turn(turn)
+        _check_bool("stream", self.stream)
         self.sampling.validate()
 
 
@@ -129,6 +132,11 @@ def _check_turn(turn: object) -> None:
 def _check_int(name: str, value: object, low: int, high: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise RequestError(name, expected=f"an integer from {low} to {high}", found=_show(value))
+
+
+def _check_bool(name: str, value: object) -> None:
+    if not isinstance(value, bool):  # "no" is true in Python
+        raise RequestError(name, expected="True or False", found=_show(value))
 
 
 def _check_float(name: str, value: object, low: float, high: float, *, open_low: bool) -> None:

@@ -98,7 +98,7 @@ def test_metadata_describes_the_tensors(client):
     assert (metadata.name, metadata.versions, metadata.server_name) == ("tiny", ("1",), "fake")
     assert [tensor.name for tensor in metadata.inputs] == [field.name for field in REQUEST_FIELDS]
     assert metadata.inputs[1].dims == (-1,)
-    with pytest.raises(ModelNotFound, match="'none' is not found"):
+    with pytest.raises(ModelNotFound, match=r"^model: expected one that is served, found .*'none' is not found"):
         client.metadata("none")
 
 
