@@ -138,7 +138,7 @@ def _describe(error: Exception) -> tuple[str, int]:
         return "interrupted", EXIT_INTERRUPTED
     if isinstance(error, OSError):
         reason = (error.strerror or str(error)).lower()
-        return f"{error.filename or type(error).__name__}: expected to be usable, found {reason}", EXIT_FAILED
+        return f"{error.filename or 'input or output'}: expected to be usable, found {reason}", EXIT_FAILED
     return f"{type(error).__name__}: {error}. This is a bug: run with --debug for the traceback", EXIT_FAILED
 
 

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,6 +20,9 @@ from .sampling import (
     answer_facts,
     describe_answer,
 )
+
+if TYPE_CHECKING:
+    from draftsmith.client import Stream
 
 
 def generate_text(
@@ -58,15 +61,28 @@ def generate_text(
             stop_words=stop or (),
             speculate=speculate,
         ) as stream:
-            for chunk in stream:
-                if not json:
-                    print(chunk.text, end="", flush=True)
+            _show(stream, silent=json)
         facts = answer_facts(model, stream.result, time.monotonic() - start)
     if json:
         print_json(facts)
     else:
-        print()
         say(describe_answer(facts), quiet=quiet)
+
+
+def _show(stream: "Stream", *, silent: bool) -> None:
+    """Print the answer as it comes, and end its line: whatever comes next, an error too, starts its own."""
+    begun = False
+    try:
+        for chunk in stream:
+            if not silent:
+                print(chunk.text, end="", flush=True)
+                begun = True
+    except BaseException:
+        if begun:
+            print(flush=True)
+        raise
+    if not silent:
+        print(flush=True)
 
 
 def _read_prompt(prompt: str) -> str:

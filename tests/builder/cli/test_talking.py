@@ -61,6 +61,20 @@ def test_standard_input_that_is_no_text_is_refused(
     assert server.requests == []
 
 
+def test_an_error_after_some_text_starts_a_line_of_its_own(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answer(Say("Hel", [1]), Fail("[internal] step: found a bad one."))
+    assert app.run(["generate", server.url, "x"]) == 6
+    assert capsys.readouterr().out == "Hel\n"
+
+
+def test_an_error_before_any_text_leaves_stdout_empty(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.answer(Fail("[internal] step: found a bad one."))
+    assert app.run(["generate", server.url, "x"]) == 6
+    assert capsys.readouterr().out == ""
+
+
 @pytest.mark.parametrize("command", [["generate", "{url}", "x"], ["chat", "{url}"]])
 def test_a_servers_error_is_one_line_and_exit_code_6(
     server: FakeServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: list[str]
