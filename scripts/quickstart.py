@@ -161,7 +161,7 @@ def next_steps(repository: Path, model: str) -> str:
     return (
         f"model repository   {repository.resolve()}   (config.pbtxt and 1/engine.json say what it is)\n"
         f"serve it           {command} serve {repository}\n"
-        f"chat               {command} chat localhost:8001 -m {model}\n"
+        f"chat               {command} chat localhost:8001 -m {model}   (in another terminal)\n"
         f"another model      {command} build PATH --output {repository}\n"
         f"in Python          from draftsmith.client import Client; Client('localhost:8001', model='{model}')"
         ".generate('Hello')\n"
