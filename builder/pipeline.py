@@ -217,6 +217,7 @@ def _options(plan: BuildPlan, precision: Precision, checkpoint: Checkpoint, text
         max_length=max_length,
         max_query_len=min(plan.max_query_len, max_length),
         calibration_text=text if precision == "int8" else None,
+        error_budget=plan.error_budget,
         max_kl=plan.max_kl,
         min_top1=plan.min_top1,
         gpus=plan.gpus,

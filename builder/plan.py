@@ -44,6 +44,7 @@ class BuildPlan:
     num_threads: int | None = None
     calibration_text: Path | None = None
     kernels: str = "auto"
+    error_budget: float | None = None
     max_kl: float | None = None
     min_top1: float | None = None
     force: bool = False
@@ -72,6 +73,8 @@ class BuildPlan:
             check_range("--max-length", self.max_length, 2, MAX_LENGTH_LIMIT)
         if self.num_threads is not None:
             check_range("--threads", self.num_threads, 1, 1024)
+        if self.error_budget is not None and not 0 <= self.error_budget < float("inf"):
+            raise UsageError("--error-budget", expected="nats per token, 0 or more", found=str(self.error_budget))
         if self.max_kl is not None and not 0 < self.max_kl < float("inf"):
             raise UsageError("--max-kl", expected="nats per token above 0", found=str(self.max_kl))
         if self.min_top1 is not None and not 0 <= self.min_top1 <= 1:
@@ -97,6 +100,7 @@ class BuildPlan:
             "max_query_len": self.max_query_len,
             "num_threads": self.num_threads,
             "kernels": self.kernels,
+            "error_budget": self.error_budget,
             "max_kl": self.max_kl,
             "min_top1": self.min_top1,
         }

@@ -53,6 +53,10 @@ CalibrationText = Annotated[
         rich_help_panel=_QUALITY,
     ),
 ]
+ErrorBudget = Annotated[
+    float | None,
+    typer.Option(help="KL per token that 8-bit activations may cost (kernels onnxruntime).", rich_help_panel=_QUALITY),
+]
 MaxKl = Annotated[float | None, typer.Option(help="Most KL to FP16, nats per token.", rich_help_panel=_QUALITY)]
 MinTop1 = Annotated[
     float | None, typer.Option(help="Least top-1 agreement with FP16, 0 to 1.", rich_help_panel=_QUALITY)
@@ -73,6 +77,7 @@ def build_packages(
     threads: Threads = None,
     kernels: Kernels = "auto",
     calibration_text: CalibrationText = None,
+    error_budget: ErrorBudget = None,
     max_kl: MaxKl = None,
     min_top1: MinTop1 = None,
     force: Force = False,
@@ -106,6 +111,7 @@ def compile_engines(
     threads: Threads = None,
     kernels: Kernels = "auto",
     calibration_text: CalibrationText = None,
+    error_budget: ErrorBudget = None,
     max_kl: MaxKl = None,
     min_top1: MinTop1 = None,
     force: Force = False,
@@ -140,6 +146,7 @@ def _run(work: Callable[[BuildPlan, Progress], Sequence["BuiltPackage"]], given:
         num_threads=given["threads"],
         kernels=given["kernels"],
         calibration_text=given["calibration_text"],
+        error_budget=given["error_budget"],
         max_kl=given["max_kl"],
         min_top1=given["min_top1"],
         force=given["force"],

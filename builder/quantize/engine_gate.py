@@ -13,6 +13,7 @@ from ..errors import BuildError
 from ..progress import Progress
 from .quality_gate import QualityLimits, quality_gate
 from .ranking import rank_linears
+from .speed import estimate_float_ms, measure_step_ms
 
 SESSIONS = "draftsmith.model_repo.runtime.sessions"
 MEASURED_BACKENDS = {"onnxruntime": "onnxruntime"}
@@ -33,17 +34,34 @@ def measure_engine(
     Raises ``BuildError`` where the engine does not run or passes a limit.
     """
     module = importlib.import_module(f"{SESSIONS}.{MEASURED_BACKENDS[manifest.backend]}")
+
+    def open_session(place: Path, described: Manifest) -> TargetSession:
+        session: TargetSession = module.open_session(place, described, num_threads=num_threads, num_slots=1)
+        return session
+
     try:
-        session: TargetSession = module.open_session(folder, manifest, num_threads=num_threads, num_slots=1)
+        session = open_session(folder, manifest)
+        try:
+            report = quality_gate(checkpoint, session, limits, progress=progress)
+            step_ms = measure_step_ms(session)
+        finally:
+            session.close()
     except EngineError as error:
         raise BuildError("quality gate", found=str(error), where=manifest.model_name) from error
-    try:
-        report = quality_gate(checkpoint, session, limits, progress=progress)
-    finally:
-        session.close()
     linears = manifest.build.get("engine", {}).get("int8", {}).get("linears", {})
     if not linears and not report.passes:
         linears = rank_linears(checkpoint, progress)
     report = report.with_worst(linears)
     report.check()
-    return report.to_dict()
+    with progress.stage("compare speed") as stage:
+        float_ms = estimate_float_ms(checkpoint, manifest, folder, open_session)
+        stage.note(describe_speed(step_ms, float_ms))
+    return report.to_dict() | {"step_ms": round(step_ms, 2), "fp16_step_ms": round(float_ms, 2)}
+
+
+def describe_speed(step_ms: float, float_ms: float) -> str:
+    """One line; says so where INT8 is the slower."""
+    line = f"a step takes {step_ms:.1f} ms, in FP16 about {float_ms:.1f} ms"
+    if step_ms <= float_ms:
+        return line
+    return f"{line}: INT8 is slower on this machine (the bits of each linear are in engine.json)"

@@ -12,6 +12,7 @@ from draftsmith.builder.plan import BuildPlan
 from draftsmith.builder.progress import Silent
 from draftsmith.builder.quantize import choice
 from draftsmith.builder.quantize.calibration import Calibration
+from draftsmith.builder.quantize.engine_gate import describe_speed
 from draftsmith.builder.quantize.quality_gate import QualityLimits, QualityReport, kl_divergence
 from draftsmith.builder.quantize.ranking import rank_linears
 
@@ -54,6 +55,9 @@ def test_a_build_says_how_far_it_is_from_fp16(
     assert quality["kl_per_token"] < quality["kl_p99"] < quality["kl_max"]
     assert quality["top1_agreement"] > 0.88
     assert quality["num_tokens"] > 500
+    assert quality["step_ms"] > 0
+    assert quality["fp16_step_ms"] > 0
+    assert [path.name for path in (tmp_path / "out").iterdir() if path.is_dir()] == ["tiny_int8"]
     facts = package.manifest.build["engine"]["int8"]
     assert len(facts["linears"]) == 17
     assert quality["worst_linear"] in facts["linears"]
@@ -107,6 +111,23 @@ def test_activations_beyond_fp16_are_reported_with_their_layer(
         _plan(tiny_checkpoint("llama", extra=scaled), tmp_path / "out", max_kl=9.0, min_top1=0.0), Silent()
     )
     assert set(package.manifest.build["engine"]["int8"]["beyond_fp16"]) >= {"layers.1.down"}
+
+
+def test_an_engine_that_is_slower_than_fp16_is_called_so() -> None:
+    """Case B8."""
+    assert describe_speed(7.1, 20.4) == "a step takes 7.1 ms, in FP16 about 20.4 ms"
+    assert "INT8 is slower on this machine" in describe_speed(9.0, 8.0)
+
+
+def test_a_bigger_budget_buys_fewer_bits(tiny_checkpoint: Callable[..., Path], tmp_path: Path) -> None:
+    checkpoint = tiny_checkpoint("llama")
+    bits = []
+    for budget in (0.0, 0.003, 100.0):
+        plan = _plan(checkpoint, tmp_path / str(budget), error_budget=budget, max_kl=100.0, min_top1=0.0)
+        linears = build(plan, Silent())[0].manifest.build["engine"]["int8"]["linears"]
+        bits.append(sum(row["bits"] for row in linears.values()))
+    assert bits[0] == 17 * 24
+    assert bits[0] > bits[1] > bits[2] == 17 * 8
 
 
 def test_kl_is_that_of_the_definition_and_not_shift_dependent() -> None:
