@@ -6,7 +6,9 @@ import shutil
 from pathlib import Path
 
 from draftsmith.builder.package.config_pbtxt import render_config
-from draftsmith.model_repo.contract.manifest import FORMAT_VERSION, EngineFile, KvCacheSpec, Manifest
+from draftsmith.model_repo.contract.manifest import EngineFile, KvCacheSpec
+
+from tests.tiny_manifest import tiny_manifest
 
 HERE = Path(__file__).parent
 _MODEL = """\
@@ -31,36 +33,10 @@ def write_toy_repository(folder: Path, name: str = "toy") -> Path:
     for file in ("target.onnx", "tokenizer.json"):
         (version / file).write_bytes(b"{}")
         files.append(EngineFile(name=file, num_bytes=2, sha256=hashlib.sha256(b"{}").hexdigest()))
-    manifest = _manifest(name, files)
+    cache = KvCacheSpec(num_layers=1, num_kv_heads=1, head_dim=2, capacity=16, dtype="float32")
+    manifest = tiny_manifest(
+        model_name=name, precision="fp32", vocab_size=8, max_batch=4, end_ids=[0], kv_cache=cache, files=files
+    )
     (version / "engine.json").write_text(json.dumps(manifest.to_dict()))
     (folder / name / "config.pbtxt").write_text(render_config(name, manifest, {"num_threads": "1"}))
     return folder
-
-
-def _manifest(name: str, files: list[EngineFile]) -> Manifest:
-    return Manifest(
-        format_version=FORMAT_VERSION,
-        draftsmith_version="0",
-        model_name=name,
-        backend="onnxruntime",
-        backend_version="0",
-        precision="fp32",
-        spec={},
-        vocab_size=8,
-        max_batch=4,
-        max_length=16,
-        max_query_len=16,
-        min_query_len=1,
-        feature_layers=[],
-        kv_cache=KvCacheSpec(num_layers=1, num_kv_heads=1, head_dim=2, capacity=16, dtype="float32"),
-        bos_id=None,
-        end_ids=[0],
-        special_tokens={},
-        graph_file="target.onnx",
-        tokenizer_file="tokenizer.json",
-        chat_template_file=None,
-        files=files,
-        requires={},
-        build={},
-        quality={},
-    )

@@ -2,11 +2,13 @@ import json
 from pathlib import Path
 
 import pytest
-from draftsmith.model_repo.contract.manifest import FORMAT_VERSION, KvCacheSpec, Manifest
+from draftsmith.model_repo.contract.manifest import Manifest
 from draftsmith.model_repo.runtime.errors import EngineError
 from draftsmith.model_repo.runtime.loading import load_engine
 from draftsmith.model_repo.runtime.requirements import check_requirements, is_met
 from draftsmith.model_repo.runtime.sessions import tensorrt_rtx
+
+from tests.tiny_manifest import tiny_rtx_manifest
 
 RTX = {"tensorrt_rtx": "==1.7.1", "compute_capability": "8.6, 12.0", "cuda": ">=13", "driver": ">=580"}
 MACHINE = {"tensorrt_rtx": "1.7.1.116", "compute_capability": "12.0", "cuda": "13.1", "driver": "580.65.06"}
@@ -21,33 +23,7 @@ def write_package(folder: Path, requires: dict[str, str]) -> Path:
 
 
 def manifest(requires: dict[str, str]) -> Manifest:
-    cache = KvCacheSpec(num_layers=1, num_kv_heads=1, head_dim=8, capacity=64, dtype="float16")
-    return Manifest(
-        format_version=FORMAT_VERSION,
-        draftsmith_version="0.1.0",
-        model_name="tiny",
-        backend="tensorrt-rtx",
-        backend_version="1.7.1.116",
-        precision="int8",
-        spec={},
-        vocab_size=16,
-        max_batch=1,
-        max_length=32,
-        max_query_len=8,
-        min_query_len=2,
-        feature_layers=[],
-        kv_cache=cache,
-        bos_id=None,
-        end_ids=[2],
-        special_tokens={},
-        graph_file="target.engine",
-        tokenizer_file="tokenizer.json",
-        chat_template_file=None,
-        files=[],
-        requires=requires,
-        build={},
-        quality={},
-    )
+    return tiny_rtx_manifest(precision="int8", requires=requires)
 
 
 @pytest.mark.parametrize(
