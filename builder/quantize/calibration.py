@@ -19,7 +19,7 @@ TokenIds = npt.NDArray[np.int64]
 Moment = npt.NDArray[np.float64]
 GROUP_TOKENS = 768
 """Tokens that run together; gradients are taken on the first group."""
-HEAD_TOKENS = 192
+HEAD_TOKENS = 96
 """Tokens whose gradients over the vocabulary are kept."""
 
 
@@ -120,8 +120,9 @@ class Calibration:
 
     def _score_gradient(self, logits: FloatArray) -> FloatArray:
         """Gradient of the log-probability of a drawn token: one-hot minus probabilities, [M, V]."""
-        noise = self._random.gumbel(size=logits.shape).astype(np.float32)
-        drawn = np.argmax(logits + noise, axis=1)
+        noise = self._random.standard_exponential(size=logits.shape, dtype=np.float32)
+        np.log(np.maximum(noise, 1e-30, out=noise), out=noise)
+        drawn = np.argmax(logits - noise, axis=1)  # minus the logarithm of an exponential is Gumbel noise
         logits -= logits.max(axis=1, keepdims=True)
         np.exp(logits, out=logits)
         logits /= -logits.sum(axis=1, keepdims=True)

@@ -127,9 +127,7 @@ class _Planner:
 
     def _finish(self, name: str, seen: SeenLinear, choice: Choice, output_divisors: FloatArray | None) -> None:
         """Round the weights; ``output_divisors`` [d_out]: factors of the linear that reads these outputs."""
-        factors = choice.factors.astype(np.float64)
-        moment = seen.moment / np.outer(factors, factors)
-        codes, scales = compensate_rounding(seen.weight * choice.factors[:, None], moment)
+        codes, scales = compensate_rounding(seen.weight, seen.moment, choice.factors)
         self.linears[name] = Int8Linear(
             planes=choice.planes,
             step=choice.step,

@@ -15,14 +15,26 @@ _BLOCK = 64
 _COLUMNS = 8192
 
 
-def compensate_rounding(weight: FloatArray, moment: npt.NDArray[np.float64]) -> tuple[Codes, FloatArray]:
-    """Codes [d_in, d_out] and scales [d_out] of ``weight``; ``moment`` [d_in, d_in]: mean of x x^T over inputs."""
+def compensate_rounding(
+    weight: FloatArray, moment: npt.NDArray[np.float64], factors: FloatArray | None = None
+) -> tuple[Codes, FloatArray]:
+    """Codes [d_in, d_out] and scales [d_out] of ``weight``; ``moment`` [d_in, d_in]: mean of x x^T over inputs.
+
+    ``factors`` [d_in]: inputs will come divided by them, so the weights are multiplied before they are rounded.
+    """
+    if factors is not None:
+        exact = factors.astype(np.float64)
+        moment = moment / np.outer(exact, exact)
     order, upper = _factor(moment)
     codes = np.empty(weight.shape, np.int8)
-    scales = column_scales(weight)
+    scales = np.empty(weight.shape[1], np.float32)
     for start in range(0, weight.shape[1], _COLUMNS):
         columns = slice(start, start + _COLUMNS)
-        codes[order, columns] = _round_block(weight[order, columns], scales[columns], upper)
+        block = weight[order, columns]
+        if factors is not None:
+            block *= factors[order, None]
+        scales[columns] = column_scales(block)
+        codes[order, columns] = _round_block(block, scales[columns], upper)
     return codes, scales
 
 
