@@ -5,12 +5,17 @@ The repository's root is on ``sys.path`` (``pythonpath`` in pyproject.toml) so t
 """
 
 import importlib.util
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.tiny_models import write_tiny_checkpoint
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A job that a script puts into the background ignores SIGINT, and so would every program that a test starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,16 @@ ONE_MODEL = ("tiny_fp16",)
 
 def leftovers(server: ServerProcess) -> list[str]:
     return [path.name for path in SHM.glob(server._shm_prefix + "*")]
+
+
+@contextmanager
+def killed_on_failure(process: subprocess.Popen[str]) -> Iterator[None]:
+    """A failed assertion must not wait for a server that nobody ends."""
+    try:
+        yield
+    except BaseException:
+        process.kill()
+        raise
 
 
 def test_a_hundred_cancelled_streams_leave_every_slot_free(client: Client) -> None:
@@ -136,7 +147,10 @@ def test_the_serve_command_prints_its_endpoints_and_ends_with_everything_it_star
     ports = ["--http-port", "0", "--grpc-port", "0", "--metrics-port", "0"]
     code = "from draftsmith.builder.cli import main; main()"
     command = [sys.executable, "-c", code, "serve", str(repository), "-m", "tiny_fp16", "--json", "--quiet", *ports]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as serving:
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as serving,
+        killed_on_failure(serving),
+    ):
         assert serving.stdout is not None
         lines = iter(serving.stdout.readline, "}\n")
         endpoints = json.loads("".join(lines) + "}")
