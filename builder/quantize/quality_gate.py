@@ -20,7 +20,8 @@ from .forward import Forward, multiply
 from .text import encode_documents, read_shipped
 
 MAX_HELD_OUT_TOKENS = 1024
-CHUNK_TOKENS = 64
+CHUNK_TOKENS = 32
+_ROWS = 4096
 LARGEST_FP16 = 65504.0
 DEFAULT_MAX_KL = 0.02
 DEFAULT_MIN_TOP1 = 0.85
@@ -169,12 +170,14 @@ def _log_softmax(logits: FloatArray) -> FloatArray:
 
 
 def _half(read: ReadTensor) -> ReadTensor:
-    """Tensors as FP16 holds them; those that FP16 cannot hold as they are."""
+    """Tensors as FP16 holds them; those that FP16 cannot hold as they are. Rounds in place, some rows at a time."""
 
     def read_half(name: str) -> FloatArray:
         tensor = read(name)
-        if float(np.abs(tensor).max(initial=0.0)) > LARGEST_FP16:
-            return tensor
-        return tensor.astype(np.float16).astype(np.float32)
+        if max(float(tensor.max(initial=0.0)), -float(tensor.min(initial=0.0))) <= LARGEST_FP16:
+            for start in range(0, len(tensor), _ROWS):
+                rows = slice(start, start + _ROWS)
+                tensor[rows] = tensor[rows].astype(np.float16)
+        return tensor
 
     return read_half
