@@ -135,7 +135,7 @@ def test_smollm2_says_the_same_with_and_without_drafts(smollm2_gguf, tmp_path, p
             answers[speculate, temperature] = [a.facts() for a in batch]
     assert answers[True, 0.0] == answers[False, 0.0]
     assert answers[True, 1.0] == answers[False, 1.0]
-    assert "Paris" in answers[True, 0.0][2][0]
+    assert answers[True, 0.0][0][0].startswith("1, 2, 3, 4, 5")
     stats = engine.stats()
     assert 0 < stats.num_accepted_draft_tokens < stats.num_draft_tokens
 
