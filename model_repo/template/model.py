@@ -5,12 +5,17 @@ Written by draftsmith into the model's version folder, beside engine.json.
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import triton_python_backend_utils as pb_utils
 from draftsmith.model_repo.runtime.loading import load_engine
 from draftsmith.model_repo.runtime.numpy_layout import adapt_stub
 from draftsmith.model_repo.runtime.triton_requests import TritonRequests
+
+
+SWITCH_INTERVAL_S = 0.0005
+"""The decode loop waits this long at most, not Python's 5 ms, for the thread that sends responses to yield to it."""
 
 
 class TritonPythonModel:
@@ -20,6 +25,7 @@ class TritonPythonModel:
         """Load the engine of this version folder and start its loop; raising keeps the model from being ready."""
         if os.environ.get("DRAFTSMITH_NUMPY1_STUB"):  # set by build-engine serve for the server of nvidia-pytriton
             adapt_stub(pb_utils)
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
         self._name = args["model_name"]
         parameters = json.loads(args["model_config"]).get("parameters", {})
         engine = load_engine(
