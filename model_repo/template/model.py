@@ -13,7 +13,6 @@ from draftsmith.model_repo.runtime.loading import load_engine
 from draftsmith.model_repo.runtime.numpy_layout import adapt_stub
 from draftsmith.model_repo.runtime.triton_requests import TritonRequests
 
-
 SWITCH_INTERVAL_S = 0.0005
 """The decode loop waits this long at most, not Python's 5 ms, for the thread that sends responses to yield to it."""
 
