@@ -2,17 +2,19 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from draftsmith.model_repo.contract.manifest import Manifest, Precision
 from draftsmith.plugins.cpu_library import find_compiler
 
 from .checkpoint.source import Checkpoint, open_checkpoint
+from .draft.locate import find_draft
+from .draft.trial import try_draft
 from .engines import BuildOptions, get_builder
-from .errors import UsageError
+from .errors import CheckpointError, UsageError
 from .package.assemble import ModelFacts, make_manifest, write_tokenizer_files
 from .package.fingerprint import hash_checkpoint, hash_options
 from .package.manifest import check_files, read_manifest, write_manifest
@@ -25,6 +27,9 @@ from .progress import Progress
 from .quantize.engine_gate import MEASURED_BACKENDS, measure_engine
 from .quantize.quality_gate import DEFAULT_MAX_KL, DEFAULT_MIN_TOP1, QualityLimits
 from .spec.memory import estimate_memory
+
+if TYPE_CHECKING:
+    from .draft.resolve import ResolvedDraft
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +124,14 @@ def _build_each(
             folder = plan.folder_of(precision)
             check_replaceable(folder, plan.name, plan.source_name, force=plan.force, subfolder=subfolder)
         checkpoint_hash = hash_checkpoint(plan.checkpoint, progress)
-        job = _Job(plan=plan, checkpoint=checkpoint, checkpoint_hash=checkpoint_hash, progress=progress)
+        job = _Job(
+            plan=plan,
+            checkpoint=checkpoint,
+            checkpoint_hash=checkpoint_hash,
+            draft_hash=_hash_draft(plan, checkpoint_hash, progress),
+            text=text,
+            progress=progress,
+        )
         return [job.run(options[precision], subfolder, finish) for precision in plan.precisions]
 
 
@@ -130,7 +142,10 @@ class _Job:
     plan: BuildPlan
     checkpoint: Checkpoint
     checkpoint_hash: str
+    draft_hash: str
+    text: str | None
     progress: Progress
+    resolved: list["ResolvedDraft | None"] = field(default_factory=list)
 
     def run(self, options: BuildOptions, subfolder: str, finish: Callable[[Path, Manifest], None]) -> BuiltPackage:
         """Build one precision, unless the same one is there already."""
@@ -141,14 +156,41 @@ class _Job:
         if present is not None and not self.plan.force and present.build.get("fingerprint") == facts["fingerprint"]:
             return BuiltPackage(folder=destination, manifest=present, skipped=True, seconds=0.0)
         check_disk(destination, self._file_bytes(options))
+        draft = self._resolve_draft()
+        if draft is not None:
+            options = replace(options, draft=draft.plan)
         title = f"build {destination.name}"
         with self.progress.stage(title) as stage, staged_folder(destination) as folder:
             engine_folder = folder / subfolder
             engine_folder.mkdir(exist_ok=True)
             manifest = self._build_engine(engine_folder, options, facts)
+            manifest = self._try_draft(engine_folder, manifest, options)
             finish(folder, manifest)
             stage.note(f"{sum(f.num_bytes for f in manifest.files) / 1e6:,.1f} MB")
         return BuiltPackage(folder=destination, manifest=manifest, skipped=False, seconds=time.monotonic() - started)
+
+    def _resolve_draft(self) -> "ResolvedDraft | None":
+        """The draft that goes with every precision; opened and fitted once."""
+        if not self.draft_hash:
+            return None
+        if not self.resolved:
+            from .draft.resolve import resolve_draft  # noqa: PLC0415 (most builds have no draft)
+
+            found = resolve_draft(self.plan.draft, self.checkpoint, self.checkpoint_hash, self.text, self.progress)
+            self.resolved.append(found)
+        return self.resolved[0]
+
+    def _try_draft(self, folder: Path, manifest: Manifest, options: BuildOptions) -> Manifest:
+        """The manifest with what the draft gains here, measured with the finished engine."""
+        resolved = self._resolve_draft()
+        if resolved is None or manifest.draft is None:
+            return manifest
+        is_chat = manifest.chat_template_file is not None
+        gain = try_draft(folder, is_chat=is_chat, num_threads=options.num_threads, progress=self.progress)
+        draft = replace(manifest.draft, quality={**resolved.facts, **gain})
+        manifest = replace(manifest, draft=draft)
+        write_manifest(folder, manifest)
+        return manifest
 
     def _file_bytes(self, options: BuildOptions) -> int:
         """About what the engine's files will take."""
@@ -188,6 +230,7 @@ class _Job:
         numbers = self.plan.numbers(options.precision) | {
             "max_length": options.max_length,
             "calibration_text": options.calibration_text,
+            "draft_sha256": self.draft_hash,
         }
         versions = {name: version(name) for name in ("draftsmith", "onnx", "numpy")}
         versions["backend"] = get_builder(self.plan.backend).available().version or "none"
@@ -203,6 +246,17 @@ class _Job:
             "options": numbers,
             "versions": versions,
         }
+
+
+def _hash_draft(plan: BuildPlan, checkpoint_hash: str, progress: Progress) -> str:
+    """Of the draft's files and of the file of its vocabulary; "" without."""
+    path = find_draft(plan.draft, checkpoint_hash) if plan.backend == "onnxruntime" else None
+    if path is None:
+        return ""
+    if not path.exists():
+        raise CheckpointError("draft", expected="a folder or file", found="none", where=str(path))
+    vocabulary = plan.draft.vocabulary
+    return hash_checkpoint(path, progress) + (hash_checkpoint(vocabulary, progress) if vocabulary else "")
 
 
 def _options(plan: BuildPlan, precision: Precision, checkpoint: Checkpoint, text: str | None) -> BuildOptions:

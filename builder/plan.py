@@ -1,12 +1,13 @@
 """What a build was asked for: options only, checked where no checkpoint is needed. Opens no files."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from draftsmith.model_repo.contract.manifest import PRECISIONS, Precision
 
+from .draft.choice import AUTO, NONE, DraftChoice
 from .errors import UsageError
 
 DEFAULT_MAX_BATCH = 16
@@ -28,8 +29,8 @@ class BuildPlan:
     ``max_length``: prompt + output tokens of a request, None for the model's own limit (at most 4,096).
     ``max_query_len``: most tokens a row takes in one step. ``max_kl`` (nats per token) and ``min_top1`` (0 to 1) are
     the quality gate's limits, None for its defaults. ``calibration_text`` None means the text that is shipped.
-    ``kernels``: who computes INT8 on a CPU, our own operators (compiled by the build) or ONNX Runtime's; ``auto`` takes
-    ours where there is a C compiler.
+    ``draft``: the draft model that goes with it. ``kernels``: who computes INT8 on a CPU, our own operators (compiled
+    by the build) or ONNX Runtime's; ``auto`` takes ours where there is a C compiler.
     """
 
     checkpoint: Path
@@ -44,6 +45,7 @@ class BuildPlan:
     num_threads: int | None = None
     calibration_text: Path | None = None
     kernels: str = "auto"
+    draft: DraftChoice = field(default_factory=DraftChoice)
     error_budget: float | None = None
     max_kl: float | None = None
     min_top1: float | None = None
@@ -64,6 +66,8 @@ class BuildPlan:
                 raise UsageError("--gpu", expected="GPU generations such as sm86,sm120", found=repr(gpu))
         if self.gpus and self.backend == "onnxruntime":
             raise UsageError("--gpu", expected="--backend tensorrt-rtx beside it", found=f"--backend {self.backend}")
+        if self.backend != "onnxruntime" and self.draft.source not in (AUTO, NONE):
+            raise UsageError("--draft", expected="--backend onnxruntime beside it", found=f"--backend {self.backend}")
         self._check_numbers()
 
     def _check_numbers(self) -> None:
@@ -100,6 +104,7 @@ class BuildPlan:
             "max_query_len": self.max_query_len,
             "num_threads": self.num_threads,
             "kernels": self.kernels,
+            "draft": self.draft.numbers(),
             "error_budget": self.error_budget,
             "max_kl": self.max_kl,
             "min_top1": self.min_top1,

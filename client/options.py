@@ -35,6 +35,9 @@ class SamplingOptions(TypedDict, total=False):
     num_top_log_probs: int
     speculate: bool
     max_draft_tokens: int | None
+    draft_depth: int | None
+    draft_width: int | None
+    draft_method: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

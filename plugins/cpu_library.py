@@ -30,7 +30,8 @@ _INSTRUCTION_SETS: dict[str, tuple[str, ...]] = {
     "avxvnni": (*_AVX2, "-mavxvnni"),
     "avx512vnni": _AVX512,
 }
-_OTHER_FLAGS = {"linear_tiles": (*_AVX512, "-mamx-tile", "-mamx-int8")}
+_TILES = (*_AVX512, "-mamx-tile", "-mamx-int8")
+_OTHER_FLAGS = {"linear_tiles": _TILES, "vocabulary_tiles": _TILES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ def _compiles_tiles(command: tuple[str, ...]) -> bool:
     with tempfile.TemporaryDirectory(prefix="draftsmith-cpu-") as folder:
         source = Path(folder) / "probe.c"
         source.write_text("#include <immintrin.h>\nvoid f(void) { _tile_release(); }\n", encoding="ascii")
-        flags = (*_OTHER_FLAGS["linear_tiles"], "-mavxvnni")
+        flags = (*_TILES, "-mavxvnni")
         try:
             _run([*command, *flags, "-c", str(source), "-o", str(Path(folder) / "probe.o")])
         except CompilerError:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .packing import PackedLinear, unpack_panels
+from .packing import PackedLinear, PackedVocabulary, unpack_panels
 
 Float32Array = npt.NDArray[np.float32]
 Array = npt.NDArray[np.float64]
@@ -24,8 +24,19 @@ def quantized_linear(x: Float32Array, packed: PackedLinear, bias: Float32Array |
 
     A row with NaN or infinity in it gives NaN; one below ``SMALLEST_ROW`` counts as zeros.
     """
-    count = packed.num_outputs
-    weights = unpack_panels(packed.weights)[:count, : x.shape[1]].astype(np.int64)
+    return multiply_rounded(x, unpack_panels(packed.weights), packed.scales, packed.num_outputs, bias)
+
+
+def vocabulary_linear(x: Float32Array, packed: PackedVocabulary, bias: Float32Array | None = None) -> Float32Array:
+    """The same product with row-major weights: ``x`` [M, K] -> [M, V], the same bits."""
+    return multiply_rounded(x, packed.weights, packed.scales, packed.num_outputs, bias)
+
+
+def multiply_rounded(
+    x: Float32Array, rows: npt.NDArray[np.int8], row_scales: Float32Array, count: int, bias: Float32Array | None
+) -> Float32Array:
+    """``x`` [M, K] times the first ``count`` of ``rows`` [N, at least K]; see ``quantized_linear``."""
+    weights = rows[:count, : x.shape[1]].astype(np.int64)
     finite = np.isfinite(x).all(axis=1)
     largest = np.abs(np.where(finite[:, None], x, 0)).max(axis=1, initial=0).astype(np.float32)
     used = largest >= SMALLEST_ROW
@@ -35,13 +46,13 @@ def quantized_linear(x: Float32Array, packed: PackedLinear, bias: Float32Array |
     integers = np.rint(np.where(finite[:, None], x, 0) * inverse[:, None])
     integers = np.clip(integers, -LARGEST_ACTIVATION, LARGEST_ACTIVATION).astype(np.int64)
     sums = (integers @ weights.T).astype(np.float32)
-    y = sums * scales[:, None] * packed.scales[:count]
+    y = sums * scales[:, None] * row_scales[:count]
     return np.asarray(y if bias is None else y + bias, dtype=np.float32)
 
 
-def packed_rows(ids: npt.NDArray[np.int32], packed: PackedLinear, depth: int) -> Float32Array:
+def packed_rows(ids: npt.NDArray[np.int32], packed: PackedVocabulary, depth: int) -> Float32Array:
     """Rows ``ids`` [...] of the stored weights as floats [..., K]."""
-    rows = unpack_panels(packed.weights)[ids, :depth].astype(np.float32)
+    rows = packed.weights[ids, :depth].astype(np.float32)
     return np.asarray(rows * packed.scales[ids][..., None], dtype=np.float32)
 
 
@@ -77,7 +88,7 @@ class AttentionInputs:
     keys: Array  # [Hkv, past, D], finished
     values: Array  # [Hkv, past, D]
     positions: npt.NDArray[np.int32]  # [T]
-    tree_mask: npt.NDArray[np.bool_]  # [T, T]
+    tree_mask: npt.NDArray[np.bool_]  # [T, U], U >= T: of the last U columns, the block's included
     cos: Array  # [positions, D / 2]
     sin: Array
     q_norm: Array | None = None  # [D]
@@ -85,7 +96,10 @@ class AttentionInputs:
 
 
 def cached_attention(facts: AttentionFacts, given: AttentionInputs) -> tuple[Array, Array, Array]:
-    """Output [T, H D], and the keys and values with the block's behind them."""
+    """Output [T, H D], and the keys and values with the block's behind them.
+
+    Distances, where there is a window, are those of plain decoding: columns that a token does not see do not count.
+    """
     num_tokens, past = len(given.positions), given.keys.shape[1]
     width = facts.num_heads + 2 * facts.num_kv_heads
     heads = given.qkv.reshape(num_tokens, width, given.keys.shape[-1]).transpose(1, 0, 2)
@@ -95,10 +109,9 @@ def cached_attention(facts: AttentionFacts, given: AttentionInputs) -> tuple[Arr
     cos, sin = given.cos[given.positions], given.sin[given.positions]
     keys = np.concatenate([given.keys, rotate(k, cos, sin)], axis=1)
     values = np.concatenate([given.values, v], axis=1)
-    key_positions = np.concatenate([np.arange(past), given.positions])
-    seen = np.concatenate([np.ones((num_tokens, past), np.bool_), np.tril(given.tree_mask)], axis=1)
+    seen = _seen_columns(given.tree_mask, past)
     if facts.window:
-        seen &= given.positions[:, None] - key_positions < facts.window
+        seen &= given.positions[:, None] - (seen.cumsum(axis=1) - 1) < facts.window
     group = facts.num_heads // facts.num_kv_heads
     scores = np.einsum("htd,hsd->hts", rotate(q, cos, sin) * facts.scale, np.repeat(keys, group, axis=0))
     scores = np.where(seen, scores, -np.inf)
@@ -106,6 +119,15 @@ def cached_attention(facts: AttentionFacts, given: AttentionInputs) -> tuple[Arr
     weights /= weights.sum(axis=-1, keepdims=True)
     y = np.einsum("hts,hsd->thd", weights, np.repeat(values, group, axis=0))
     return y.reshape(num_tokens, facts.num_heads * given.keys.shape[-1]), keys, values
+
+
+def _seen_columns(tree_mask: npt.NDArray[np.bool_], past: int) -> npt.NDArray[np.bool_]:
+    """[T, past + T]: columns before the mask's are seen, later tokens of the block are not; no window yet."""
+    num_tokens, num_masked = tree_mask.shape
+    earlier = num_masked - num_tokens
+    kept = tree_mask & np.tri(num_tokens, num_masked, earlier, dtype=np.bool_)
+    before = np.ones((num_tokens, max(past - earlier, 0)), np.bool_)
+    return np.concatenate([before, kept[:, max(earlier - past, 0) :]], axis=1)
 
 
 def rotate(heads: Array, cos: Array, sin: Array) -> Array:

@@ -52,6 +52,7 @@ def manifest_of(built: BuiltEngine, spec: dict[str, Any], max_length: int) -> Ma
         min_query_len=built.min_query_len,
         feature_layers=list(built.feature_layers),
         kv_cache=built.kv_cache,
+        draft=None,
         bos_id=None,
         end_ids=[],
         special_tokens={},

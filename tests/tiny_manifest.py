@@ -20,6 +20,7 @@ _TINY = Manifest(
     min_query_len=2,
     feature_layers=[],
     kv_cache=KvCacheSpec(num_layers=1, num_kv_heads=1, head_dim=4, capacity=16, dtype="float32"),
+    draft=None,
     bos_id=None,
     end_ids=[2],
     special_tokens={},

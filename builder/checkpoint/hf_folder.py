@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
+import numpy as np
+import numpy.typing as npt
 from draftsmith.builder.errors import CheckpointError
 from draftsmith.builder.model import read_model_spec
 
@@ -35,12 +37,20 @@ class FolderWeights:
 
     def read(self, name: str) -> Weights:
         """One tensor as float32; see ``WeightSource``."""
+        file, stored = self._find(name)
+        return self._files[file].read(stored)
+
+    def read_integers(self, name: str) -> npt.NDArray[np.int64]:
+        """One tensor of whole numbers, or of true and false as 1 and 0."""
+        file, stored = self._find(name)
+        return self._files[file].read_integers(stored)
+
+    def _find(self, name: str) -> tuple[str, str]:
         if name not in self._names:
             raise CheckpointError(
                 f"tensor `{name}`", expected="it in the checkpoint", found="none", where=str(self.path)
             )
-        file, stored = self._names[name]
-        return self._files[file].read(stored)
+        return self._names[name]
 
     def close(self) -> None:
         """Unmap all files."""

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from draftsmith.builder.errors import CheckpointError
 
 from .mapped_file import MappedFile
@@ -38,6 +40,10 @@ STORED_BYTES = {
 }
 
 
+# What ``read_integers`` reads: maps of ids, masks and codes.
+INTEGER_TYPES = {"I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1", "BOOL": "u1"}
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """Facts and place of one tensor; ``begin`` counts from the start of the file."""
@@ -62,6 +68,15 @@ class SafetensorsFile:
             raise self._error(f"tensor `{name}`", ", ".join(ELEMENT_BYTES), facts.dtype, "This type is not supported.")
         values = read_float32(self._file, entry.begin, facts.dtype, facts.shape)
         return check_finite(values, name, str(self.path))
+
+    def read_integers(self, name: str) -> npt.NDArray[np.int64]:
+        """One tensor of whole numbers (or of true and false, as 1 and 0); ``CheckpointError`` for other types."""
+        entry = self.entries[name]
+        facts = entry.facts
+        if facts.dtype not in INTEGER_TYPES:
+            raise self._error(f"tensor `{name}`", ", ".join(INTEGER_TYPES), facts.dtype)
+        raw = self._file.view(entry.begin, facts.num_bytes).copy()
+        return raw.view(INTEGER_TYPES[facts.dtype]).astype(np.int64).reshape(facts.shape)
 
     def close(self) -> None:
         """Unmap; arrays that were read stay valid, they are copies."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from draftsmith.builder.errors import BackendError, CheckpointError
 
 from .safetensors import Entry
@@ -13,6 +14,7 @@ from .source import TensorFacts
 from .values import Weights, check_finite
 
 DTYPES = {"torch.float64": "F64", "torch.float32": "F32", "torch.float16": "F16", "torch.bfloat16": "BF16"}
+INTEGER_TYPES = ("torch.int64", "torch.int32", "torch.int16", "torch.int8", "torch.uint8", "torch.bool")
 
 
 class TorchFile:
@@ -39,6 +41,14 @@ class TorchFile:
         except RuntimeError as error:
             raise CheckpointError(f"tensor `{name}`", found=str(error)[:200], where=str(self.path)) from error
         return check_finite(values, name, str(self.path))
+
+    def read_integers(self, name: str) -> npt.NDArray[np.int64]:
+        """One tensor of whole numbers (or of true and false, as 1 and 0); ``CheckpointError`` for other types."""
+        dtype = self.entries[name].facts.dtype
+        if dtype not in INTEGER_TYPES:
+            expected = ", ".join(INTEGER_TYPES)
+            raise CheckpointError(f"tensor `{name}`", expected=expected, found=dtype, where=str(self.path))
+        return np.array(self._tensors[name].long().numpy(), dtype=np.int64, order="C", copy=True)
 
     def close(self) -> None:
         """Drop the mapping."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..draft.choice import AUTO, DraftChoice
 from ..errors import UsageError
 from ..plan import DEFAULT_MAX_BATCH, DEFAULT_MAX_QUERY_LEN, BuildPlan, default_name
 from ..progress import Progress
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _LIMITS = "Limits"
 _QUALITY = "INT8 quality"
+_DRAFT = "Draft"
 
 Checkpoint = Annotated[
     Path, typer.Argument(parser=to_path, metavar="CHECKPOINT", help="Hugging Face folder or GGUF file.")
@@ -43,6 +45,34 @@ Threads = Annotated[int | None, typer.Option(help="Threads the served model comp
 Kernels = Annotated[
     str,
     typer.Option(help="Who computes INT8 on a CPU: native (compiled by the build), onnxruntime, or auto."),
+]
+Draft = Annotated[
+    str,
+    typer.Option(
+        metavar="FOLDER|FILE",
+        help="Draft model: an EAGLE-3 folder or a small model; auto takes one that ships for this model, none only"
+        " looks up.",
+        rich_help_panel=_DRAFT,
+    ),
+]
+DraftHead = Annotated[
+    str | None, typer.Option(help="full, subset, speculative or grouped; default: what suits.", rich_help_panel=_DRAFT)
+]
+DraftCandidates = Annotated[
+    int | None, typer.Option(help="Tokens with exact logits a guess; default 2048.", rich_help_panel=_DRAFT)
+]
+DraftRank = Annotated[int | None, typer.Option(help="Rank of a fitted vocabulary ranking.", rich_help_panel=_DRAFT)]
+DraftVocabulary = Annotated[
+    Path | None,
+    typer.Option(
+        parser=to_path,
+        metavar="FILE",
+        help="File of fit-vocabulary or choose-vocabulary.",
+        rich_help_panel=_DRAFT,
+    ),
+]
+DraftWindow = Annotated[
+    int | None, typer.Option(help="Tokens that the draft looks back; 0: all.", rich_help_panel=_DRAFT)
 ]
 CalibrationText = Annotated[
     Path | None,
@@ -76,6 +106,12 @@ def build_packages(
     max_query_len: MaxQueryLen = DEFAULT_MAX_QUERY_LEN,
     threads: Threads = None,
     kernels: Kernels = "auto",
+    draft: Draft = AUTO,
+    draft_head: DraftHead = None,
+    draft_candidates: DraftCandidates = None,
+    draft_rank: DraftRank = None,
+    draft_vocabulary: DraftVocabulary = None,
+    draft_window: DraftWindow = None,
     calibration_text: CalibrationText = None,
     error_budget: ErrorBudget = None,
     max_kl: MaxKl = None,
@@ -91,6 +127,8 @@ def build_packages(
     Example: [cyan]build-engine build SmolLM2-135M-Instruct.gguf --output repository[/cyan]
 
     Example: [cyan]build-engine build ./Qwen3-0.6B -o repository -p int8 --max-batch 4 --max-length 2048[/cyan]
+
+    Example: [cyan]build-engine build ./Qwen3-8B -o repository --draft ./qwen3-8b-eagle3[/cyan]
     """
     given = dict(locals())
     from ..pipeline import build
@@ -110,6 +148,12 @@ def compile_engines(
     max_query_len: MaxQueryLen = DEFAULT_MAX_QUERY_LEN,
     threads: Threads = None,
     kernels: Kernels = "auto",
+    draft: Draft = AUTO,
+    draft_head: DraftHead = None,
+    draft_candidates: DraftCandidates = None,
+    draft_rank: DraftRank = None,
+    draft_vocabulary: DraftVocabulary = None,
+    draft_window: DraftWindow = None,
     calibration_text: CalibrationText = None,
     error_budget: ErrorBudget = None,
     max_kl: MaxKl = None,
@@ -145,6 +189,14 @@ def _run(work: Callable[[BuildPlan, Progress], Sequence["BuiltPackage"]], given:
         max_query_len=given["max_query_len"],
         num_threads=given["threads"],
         kernels=given["kernels"],
+        draft=DraftChoice(
+            source=given["draft"],
+            head=given["draft_head"],
+            num_candidates=given["draft_candidates"],
+            rank=given["draft_rank"],
+            vocabulary=given["draft_vocabulary"],
+            window=given["draft_window"],
+        ),
         calibration_text=given["calibration_text"],
         error_budget=given["error_budget"],
         max_kl=given["max_kl"],

@@ -1,39 +1,97 @@
-"""``build-engine inspect``: what a checkpoint is, how large, and what building and serving it takes."""
+"""``build-engine inspect``: what a checkpoint or a draft is, how large, and what building and serving it takes."""
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ..plan import DEFAULT_MAX_BATCH, DEFAULT_MAX_LENGTH, MAX_BATCH_LIMIT, MAX_LENGTH_LIMIT, check_range
-from .output import JsonOption, megabytes, print_facts, print_json, print_table
+from .output import JsonOption, megabytes, open_progress, print_facts, print_json, print_table
 from .paths import to_path
 
 
 def inspect_checkpoint(
     checkpoint: Annotated[
-        Path, typer.Argument(parser=to_path, metavar="CHECKPOINT", help="Hugging Face folder or GGUF file.")
+        Path,
+        typer.Argument(
+            parser=to_path, metavar="CHECKPOINT", help="Hugging Face folder, GGUF file or a draft's folder."
+        ),
     ],
+    target: Annotated[
+        Path | None, typer.Option(parser=to_path, help="The target of a draft: settles what the draft leaves to it.")
+    ] = None,
     max_batch: Annotated[int, typer.Option(help="Cache slots that the serving estimate is for.")] = DEFAULT_MAX_BATCH,
     max_length: Annotated[int, typer.Option(help="Tokens a slot holds, in the estimate.")] = DEFAULT_MAX_LENGTH,
     json: JsonOption = False,
 ) -> None:
-    """Print a checkpoint's architecture, sizes, tokenizer and memory estimates. Reads no weights.
+    """Print a checkpoint's architecture, sizes, tokenizer and memory estimates, or what a draft is. Reads no weights.
 
     Example: [cyan]build-engine inspect SmolLM2-135M-Instruct.gguf[/cyan]
     """
     from ..checkpoint.describe import describe_checkpoint
     from ..checkpoint.source import open_checkpoint
+    from ..draft.open import is_eagle_draft
 
     check_range("--max-batch", max_batch, 1, MAX_BATCH_LIMIT)
     check_range("--max-length", max_length, 2, MAX_LENGTH_LIMIT)
-    with open_checkpoint(checkpoint) as opened:
-        facts = describe_checkpoint(opened, max_batch=max_batch, max_length=max_length)
+    if target is not None or is_eagle_draft(checkpoint):
+        facts = _inspect_draft(checkpoint, target, max_batch=max_batch, max_length=max_length)
+    else:
+        with open_checkpoint(checkpoint) as opened:
+            facts = describe_checkpoint(opened, max_batch=max_batch, max_length=max_length)
     if json:
         print_json(facts)
+    elif facts.get("kind") == "draft":
+        _print_draft(facts)
     else:
         _print(facts)
+
+
+def _inspect_draft(path: Path, target: Path | None, *, max_batch: int, max_length: int) -> dict[str, Any]:
+    """Facts of a draft, matched with its target where that is named."""
+    from ..checkpoint.describe import describe_checkpoint
+    from ..checkpoint.source import open_checkpoint
+    from ..draft.checkpoint import DraftCheckpoint
+    from ..draft.describe import describe_draft
+    from ..draft.match import check_match
+    from ..draft.open import open_draft
+    from ..package.fingerprint import hash_checkpoint
+
+    with ExitStack() as stack:
+        opened_target = stack.enter_context(open_checkpoint(target)) if target else None
+        draft = open_draft(path, opened_target.spec if opened_target else None)
+        stack.callback(draft.weights.close)
+        if opened_target is not None and target is not None:
+            check_match(draft, opened_target, hash_checkpoint(target, open_progress(quiet=True)))
+        if isinstance(draft, DraftCheckpoint):
+            return describe_draft(draft, has_target=target is not None)
+        return describe_checkpoint(draft, max_batch=max_batch, max_length=max_length)
+
+
+def _print_draft(facts: Mapping[str, Any]) -> None:
+    weights, head, ranking = facts["weights"], facts["head"], facts["ranking"]
+    types = ", ".join(f"{name} {megabytes(size)}" for name, size in weights["bytes_by_type"].items())
+    owner = "its own" if head["own"] else "the target's"
+    mapped = ", mapped to the target's ids" if head["mapped"] else ""
+    candidates = f"rank {ranking['rank']}, {ranking['num_candidates']:,} candidates" if ranking else "none"
+    print_facts(
+        {
+            "draft": facts["path"],
+            "format": facts["format_title"],
+            "weights": f"{megabytes(weights['bytes'])} in {weights['tensors']} tensors ({types})",
+            "head": f"{owner}, {head['rows']:,} of {head['vocab_size']:,} rows{mapped}",
+            "ranking": candidates,
+            "trained for": facts["target_sha256"] or "not said",
+        }
+    )
+    print("\nspec")
+    print_facts({name: _show(value) for name, value in facts["spec"].items() if value is not None}, "  ")
+    for title, sentences in (("taken by default", facts["choices"]), ("unknown without --target", facts["unknown"])):
+        if sentences:
+            print(f"\n{title}")
+            print("\n".join(f"  {sentence}" for sentence in sentences))
 
 
 def _print(facts: Mapping[str, Any]) -> None:

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from draftsmith.model_repo.contract.manifest import PRECISIONS, KvCacheSpec, Precision
+from draftsmith.model_repo.contract.manifest import PRECISIONS, DraftEngine, KvCacheSpec, Precision
 
 from ..checkpoint.source import Checkpoint
+from ..draft.plan import DraftPlan
 from ..errors import UsageError
 from ..progress import Progress
 
@@ -37,7 +38,8 @@ class BuildOptions:
     """What a user asks of an engine.
 
     ``max_batch``: slots; ``max_length``: prompt and output tokens of a request; ``max_query_len``: most tokens a row
-    takes in one step (the prefill chunk). ``feature_layers``: layers whose inputs a draft reads, or ().
+    takes in one step (the prefill chunk). ``feature_layers``: layers whose inputs a draft reads, or (). ``draft``: the
+    draft that is written beside the target, which then sets ``feature_layers``; None for none.
     ``num_threads``: for work at build time (calibration). ``error_budget`` and ``calibration_text``: INT8 only,
     None for the defaults.
     ``gpus``: targets of ahead-of-time builds ("sm86"). ``extras``: options of one backend; unknown ones are refused.
@@ -48,6 +50,7 @@ class BuildOptions:
     max_length: int
     max_query_len: int = DEFAULT_MAX_QUERY_LEN
     feature_layers: tuple[int, ...] = ()
+    draft: DraftPlan | None = None
     num_threads: int = 2
     error_budget: float | None = None
     calibration_text: str | None = None
@@ -55,6 +58,11 @@ class BuildOptions:
     min_top1: float | None = None
     gpus: tuple[str, ...] = ()
     extras: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def all_feature_layers(self) -> tuple[int, ...]:
+        """Those of the draft, or what was asked for without one."""
+        return self.feature_layers if self.draft is None else self.draft.feature_layers
 
     def check(self, checkpoint: Checkpoint, known_extras: tuple[str, ...] = ()) -> None:
         """Raise ``UsageError`` for a value that no backend could build."""
@@ -65,7 +73,9 @@ class BuildOptions:
             value = getattr(self, name)
             if not 1 <= value <= most:
                 raise UsageError(name, expected=f"1 to {most}", found=str(value))
-        for layer in self.feature_layers:
+        if self.draft is not None:
+            self.draft.check()
+        for layer in self.all_feature_layers:
             if not 0 <= layer < checkpoint.spec.num_layers:
                 raise UsageError("feature_layers", expected=f"0 to {checkpoint.spec.num_layers - 1}", found=str(layer))
         for name in sorted(set(self.extras) - set(known_extras)):
@@ -77,7 +87,8 @@ class BuiltEngine:
     """What a backend wrote into its folder; everything the manifest says of the engine itself.
 
     ``files``: names inside the folder, ``graph_file`` among them (what a session opens first). ``max_query_len`` is
-    what the engine takes (at most what was asked). ``requires``: what the serving machine must have, by name.
+    what the engine takes (at most what was asked). ``draft``: what was written of the draft.
+    ``requires``: what the serving machine must have, by name.
     ``build``: options, versions and timings. ``quality``: the INT8 plan's figures, empty without.
     """
 
@@ -93,6 +104,7 @@ class BuiltEngine:
     requires: Mapping[str, str]
     build: Mapping[str, Any]
     quality: Mapping[str, Any]
+    draft: DraftEngine | None = None
 
 
 class EngineBuilder(Protocol):

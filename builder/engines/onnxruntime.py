@@ -9,6 +9,7 @@ from typing import Any
 from draftsmith.model_repo.contract.manifest import KvCacheSpec
 
 from ..checkpoint.source import Checkpoint
+from ..draft.engine import TargetFiles, write_draft_engine
 from ..errors import BackendError, BuildError
 from ..graph.check import check_graph
 from ..graph.target_graph import GraphOptions, cache_capacity, write_target_graph
@@ -68,6 +69,20 @@ class OnnxRuntimeBuilder:
         if compiler is not None:
             names.append(native_kernels.write_library(folder, compiler, progress).name)
             requires.update(native_kernels.REQUIRES)
+        draft = None
+        if options.draft is not None:
+            target = TargetFiles(
+                folder=folder,
+                graph_file=files.graph.name,
+                storage=graph_options.storage,
+                is_native=compiler is not None,
+                shares_vocabulary=compiler is not None or options.precision != "int8",
+                max_length=options.max_length,
+                max_query_len=options.max_query_len,
+                calibration_text=options.calibration_text,
+            )
+            draft, draft_files = write_draft_engine(options.draft, checkpoint, target, progress=progress)
+            names += draft_files
         return BuiltEngine(
             backend=self.name,
             backend_version=version(PACKAGE),
@@ -77,7 +92,7 @@ class OnnxRuntimeBuilder:
             kv_cache=_cache_of(checkpoint, capacity),
             max_query_len=options.max_query_len,
             min_query_len=MIN_QUERY_LEN if compiler is None else native_kernels.MIN_QUERY_LEN,
-            feature_layers=options.feature_layers,
+            feature_layers=options.all_feature_layers,
             requires=requires,
             build={
                 "dialect": graph_options.dialect,
@@ -88,6 +103,7 @@ class OnnxRuntimeBuilder:
                 "int8": int8_facts,
             },
             quality={},
+            draft=draft,
         )
 
 
@@ -99,7 +115,7 @@ def _plan(
         dialect="onnxruntime",
         storage="fp32" if options.precision == "fp32" else "fp16",
         capacity=capacity,
-        feature_layers=options.feature_layers,
+        feature_layers=options.all_feature_layers,
     )
     if options.precision != "int8":
         return plain, {}

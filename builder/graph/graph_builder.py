@@ -65,6 +65,15 @@ class GraphBuilder:
         self._initializers[name] = self.weights.append(name, array, dtype or array.dtype)
         return name
 
+    def borrow(self, tensor: onnx.TensorProto) -> str:
+        """Read an initializer of another graph (see ``borrowed``) where that graph stored it; returns its name.
+
+        Raises ``ValueError`` for a name that is taken by another tensor.
+        """
+        if self._initializers.setdefault(tensor.name, tensor) is not tensor:
+            raise ValueError(f"initializer {tensor.name} exists")
+        return str(tensor.name)
+
     def has_weight(self, name: str) -> bool:
         """True where ``weight`` stored ``name`` before."""
         return name in self._initializers

@@ -1,4 +1,7 @@
-"""Writes the step graph of a target model from its checkpoint, streaming the weights; knows the order of parts only."""
+"""Writes the step graph of a target model, or of one that drafts, from its checkpoint, streaming the weights.
+
+Knows the order of parts only.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +15,7 @@ import onnx
 from ..progress import Progress, Stage
 from ..spec.target import ModelSpec
 from .dialects import DIALECTS, DialectName
+from .draft_heads import LOGITS, declare_sampling, write_top_candidates
 from .graph_builder import Dim, GraphBuilder
 from .layers import LayerWriter
 from .linear import EmbeddingPlan, FloatEmbedding, FloatLinear, LinearPlan, Storage, emit_tied_head
@@ -39,6 +43,17 @@ class Target(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateOutput:
+    """For a language model that drafts: candidates instead of logits, as EAGLE-3 drafts give them (``draft_graph``).
+
+    ``num_vocab``: only tokens below are candidates. ``num_outputs``: how many the native dialect gives, the best ones.
+    """
+
+    num_vocab: int
+    num_outputs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GraphOptions:
     """How a target graph is written.
 
@@ -48,7 +63,8 @@ class GraphOptions:
     ``columns``: "valid" reads the cache up to its longest row; "capacity" reads all that is bound, for runtimes that
     take no sizes from values (TensorRT). ``linears``, ``embedding``: plans by joined name; float weights where there is
     none. ``norm_factors`` [d] by norm ("layers.0.input_norm", "final_norm"): what the plan behind that norm has taken
-    over; the norm's weight is divided by it.
+    over; the norm's weight is divided by it. ``candidates``: None gives ``logits``. ``graph_name`` and
+    ``weights_name``: the files.
     """
 
     dialect: DialectName
@@ -60,6 +76,9 @@ class GraphOptions:
     linears: Mapping[str, LinearPlan] = field(default_factory=dict)
     embedding: EmbeddingPlan | None = None
     norm_factors: Mapping[str, npt.NDArray[np.float32]] = field(default_factory=dict)
+    candidates: CandidateOutput | None = None
+    graph_name: str = GRAPH_NAME
+    weights_name: str = WEIGHTS_NAME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +97,7 @@ def cache_capacity(max_length: int, max_query_len: int) -> int:
 
 def write_target_graph(checkpoint: Target, options: GraphOptions, folder: Path, *, progress: Progress) -> GraphFiles:
     """Write ``target.onnx`` and ``target.weights`` into ``folder``; holds one joined linear in memory at a time."""
-    graph_path, weights_path = folder / GRAPH_NAME, folder / WEIGHTS_NAME
+    graph_path, weights_path = folder / options.graph_name, folder / options.weights_name
     spec = checkpoint.spec
     with (
         WeightsFile(weights_path) as weights,
@@ -109,7 +128,9 @@ class _TargetWriter:
         self._features: dict[int, str] = {}
 
     def write(self) -> None:
-        declare_inputs(self._graph)
+        declare_inputs(self._graph, self._options.columns)
+        if self._gives_best:
+            declare_sampling(self._graph)
         self._declare_cache()
         self._layers.write_tables(self._options.capacity)
         self._dialect.begin(self._layers.windows())
@@ -151,7 +172,7 @@ class _TargetWriter:
 
     def _write_head(self, x: str) -> None:
         """Norm and head of the tokens in ``logits_index`` alone."""
-        graph, spec = self._graph, self._spec
+        graph = self._graph
         with graph.scope("head"):
             index = graph.op("Unsqueeze", STEP.logits_index, graph.constant([2], "int64"))
             x = graph.op("GatherND", x, graph.cast(index, "int64"), batch_dims=1)  # [B, N, d]
@@ -161,7 +182,26 @@ class _TargetWriter:
             logits = self._multiply_head(x)
             if graph.compute != "float32":
                 logits = graph.cast(logits, "float32")
-        graph.output(logits, "logits", "float32", ["B", "N", spec.vocab_size])
+        self._declare_logits(logits)
+
+    @property
+    def _gives_best(self) -> bool:
+        return self._options.candidates is not None and self._options.dialect == "native"
+
+    def _declare_logits(self, logits: str) -> None:
+        """``logits`` float32 [B, N, V], or the candidates that they make."""
+        graph, vocab_size, wanted = self._graph, self._spec.vocab_size, self._options.candidates
+        if wanted is None:
+            graph.output(logits, "logits", "float32", ["B", "N", vocab_size])
+            return
+        width = min(wanted.num_vocab, vocab_size)
+        if width < vocab_size:
+            start, end, axis = (graph.constant([value], "int64") for value in (0, width, 2))
+            logits = graph.op("Slice", logits, start, end, axis)
+        if self._gives_best:
+            write_top_candidates(graph, logits, "", wanted.num_outputs)
+        else:
+            graph.output(logits, LOGITS, "float32", ["B", "N", width])
 
     def _write_features(self) -> None:
         if not self._options.feature_layers:

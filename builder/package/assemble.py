@@ -60,6 +60,7 @@ def make_manifest(
         min_query_len=engine.min_query_len,
         feature_layers=list(engine.feature_layers),
         kv_cache=engine.kv_cache,
+        draft=getattr(engine, "draft", None),
         bos_id=tokenizer.bos_id,
         end_ids=list(end_ids),
         special_tokens=dict(tokenizer.special_tokens),

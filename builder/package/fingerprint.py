@@ -11,12 +11,15 @@ from ..progress import Progress
 from .manifest import hash_file
 
 _KINDS = {".safetensors", ".bin", ".gguf", ".json", ".model", ".jinja", ".txt"}
-_CODE = ("checkpoint", "engines", "graph", "model", "quantize", "spec")
+_CODE = ("checkpoint", "draft", "engines", "graph", "model", "quantize", "spec", "vocabulary")
 
 
 def hash_checkpoint(path: Path, progress: Progress) -> str:
-    """SHA-256 over the names and contents of the checkpoint's files (a file, or the files of a folder)."""
-    files = [path] if path.is_file() else sorted(f for f in path.iterdir() if f.suffix in _KINDS and f.is_file())
+    """SHA-256 of a checkpoint: of a file's content, whatever it is called, or of the names and contents of a folder's
+    files."""
+    if path.is_file():
+        return hash_file(path, progress)
+    files = sorted(f for f in path.iterdir() if f.suffix in _KINDS and f.is_file())
     digest = hashlib.sha256()
     for file in files:
         digest.update(f"{file.name}\0{hash_file(file, progress)}\n".encode())

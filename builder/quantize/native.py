@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ..checkpoint.source import Checkpoint
 from ..graph.linear import EmbeddingPlan, LinearPlan
-from ..graph.native_linear import NativeEmbedding, NativeLinear, NativeTiedHead
+from ..graph.native_linear import NativeEmbedding, NativeHead, NativeLinear, NativeTiedHead, Rounded
 from ..progress import Progress
 from .calibration import GROUP_TOKENS, group_sequences
 from .decoder import Decoder, Layer
@@ -52,7 +52,7 @@ def plan_native(checkpoint: Checkpoint, *, calibration_text: str | None, progres
         else:
             norm = read("model.norm.weight") + np.float32(spec.norm_offset)
             inputs = [rms_norm(x, norm, spec.norm_eps) for x in hidden]
-            plan.linears["head"] = _round(read("lm_head.weight").T, inputs)
+            plan.linears["head"] = NativeHead(_round(read("lm_head.weight").T, inputs))
         stage.note(f"{sum(map(len, hidden)):,} tokens")
     return plan
 
@@ -63,14 +63,15 @@ def _round_layer(
     """The residuals behind a layer, and its linears by kind."""
     results = [decoder.forward(layer, x) for decoder, x in zip(decoders, hidden, strict=True)]
     rounded = {
-        kind: _round(weight, [values[kind].x for _, values in results]) for kind, weight in layer.weights.items()
+        kind: NativeLinear(_round(weight, [values[kind].x for _, values in results]))
+        for kind, weight in layer.weights.items()
     }
     return [x for x, _ in results], rounded
 
 
-def _round(weight: FloatArray, inputs: Sequence[FloatArray]) -> NativeLinear:
-    """``weight`` [d_in, d_out] rounded for inputs [M, d_in]."""
+def _round(weight: FloatArray, inputs: Sequence[FloatArray]) -> Rounded | None:
+    """``weight`` [d_in, d_out] rounded for inputs [M, d_in]; None would be to the nearest."""
     moment = np.zeros((len(weight), len(weight)))
     for x in inputs:
         moment += x.T @ x
-    return NativeLinear(compensate_rounding(weight, moment / sum(map(len, inputs))))
+    return compensate_rounding(weight, moment / sum(map(len, inputs)))

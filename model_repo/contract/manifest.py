@@ -9,7 +9,7 @@ from typing import Any, Literal, Self, TypeVar
 from .errors import ManifestError
 
 T = TypeVar("T")
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 MANIFEST_NAME = "engine.json"
 Precision = Literal["fp32", "fp16", "int8"]
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "int8")
@@ -42,14 +42,45 @@ class KvCacheSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DraftEngine:
+    """The draft model of an engine.
+
+    ``kind``: "eagle3" (fed with the target's features) or "model" (a small language model of its own). ``head``: how it
+    ranks the vocabulary ("full", "subset", "speculative", "grouped"). ``first_graph``: takes ``features``, None for
+    "model"; ``next_graph``: takes ``hidden`` ("eagle3") or tokens alone. ``is_native``: the graphs select candidates
+    themselves, with our own operators; else they give logits of candidates (or of all tokens). ``num_outputs``:
+    candidates that the runtime gets a row; ``num_candidates``: tokens with exact logits. ``window``: draft keys at
+    distance < window, 0 for all. ``spec``: ``DraftSpec`` or ``ModelSpec`` as a dict. ``quality``: what was measured at
+    build time.
+    """
+
+    kind: str
+    name: str
+    format: str
+    head: str
+    is_native: bool
+    first_graph: str | None
+    next_graph: str
+    feature_size: int
+    hidden_size: int
+    num_outputs: int
+    num_candidates: int
+    window: int
+    kv_cache: KvCacheSpec
+    spec: dict[str, Any]
+    quality: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """engine.json as a value.
 
     ``spec``: ``ModelSpec`` as a dict. ``max_batch``: slots. ``max_length``: prompt + output tokens.
     ``max_query_len``: most tokens a row takes in one step (prefill chunk). ``min_query_len``: fewest that keep a row's
     bits the same in every step (see docs/decisions.md). ``requires``: what the serving machine must have, by name.
-    ``special_tokens``: the strings that a chat template may name (``bos_token``, ``eos_token``, ...).
-    ``build``: options and versions of the build. ``quality``: the gate's figures, empty where none ran.
+    ``draft``: the draft model that came with it, None without. ``special_tokens``: the strings that a chat template may
+    name (``bos_token``, ``eos_token``, ...). ``build``: options and versions of the build. ``quality``: the gate's
+    figures, empty where none ran.
     """
 
     format_version: int
@@ -66,6 +97,7 @@ class Manifest:
     min_query_len: int
     feature_layers: list[int]
     kv_cache: KvCacheSpec
+    draft: DraftEngine | None
     bos_id: int | None
     end_ids: list[int]
     special_tokens: dict[str, str]
@@ -96,6 +128,7 @@ class Manifest:
         _check_keys(cls, values, MANIFEST_NAME)
         plain = dict(values)
         plain["kv_cache"] = _read(KvCacheSpec, values["kv_cache"], "kv_cache")
+        plain["draft"] = None if values["draft"] is None else _read_draft(values["draft"])
         files = values["files"]
         if not isinstance(files, list):
             raise ManifestError("files", expected="a list", found=type(files).__name__, where=MANIFEST_NAME)
@@ -121,8 +154,10 @@ class Manifest:
             if not re.fullmatch(r"[0-9a-f]{64}", entry.sha256):
                 raise ManifestError("sha256", expected="64 hex digits", found=repr(entry.sha256), where=entry.name)
             listed.add(entry.name)
-        for name in ("graph_file", "tokenizer_file", "chat_template_file"):
-            value = getattr(self, name)
+        named = {name: getattr(self, name) for name in ("graph_file", "tokenizer_file", "chat_template_file")}
+        if self.draft is not None:
+            named |= {"draft.first_graph": self.draft.first_graph, "draft.next_graph": self.draft.next_graph}
+        for name, value in named.items():
             if value is not None and value not in listed:
                 raise ManifestError(name, expected="a name from files", found=repr(value), where=MANIFEST_NAME)
 
@@ -171,6 +206,29 @@ def _check_keys(kind: type, values: Mapping[str, Any], where: str) -> None:
         raise ManifestError("keys", expected=", ".join(missing), found="none of them", where=where)
     if unknown:
         raise ManifestError("keys", expected="known names only", found=", ".join(unknown), where=where)
+
+
+def _read_draft(values: object) -> DraftEngine:
+    if not isinstance(values, Mapping):
+        raise ManifestError("draft", expected="an object or null", found=type(values).__name__, where=MANIFEST_NAME)
+    _check_keys(DraftEngine, values, "draft")
+    for name, kind, expected in _DRAFT_TYPES:
+        _check_type(f"draft.{name}", values[name], kind, expected)
+    for name in ("feature_size", "hidden_size", "num_outputs", "num_candidates", "window"):
+        value = values[name]
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise ManifestError(f"draft.{name}", expected="a count", found=repr(value), where=MANIFEST_NAME)
+    if values["first_graph"] is not None:
+        _check_type("draft.first_graph", values["first_graph"], str, "a string or null")
+    return DraftEngine(**{**values, "kv_cache": _read(KvCacheSpec, values["kv_cache"], "draft.kv_cache")})
+
+
+_DRAFT_TYPES: tuple[tuple[str, type, str], ...] = (
+    *((name, str, "a string") for name in ("kind", "name", "format", "head", "next_graph")),
+    ("is_native", bool, "true or false"),
+    ("spec", dict, "an object"),
+    ("quality", dict, "an object"),
+)
 
 
 def _read(kind: type[T], values: object, where: str) -> T:

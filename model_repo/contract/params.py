@@ -11,6 +11,8 @@ MAX_BAD_WORDS = 256
 MAX_WORD_CHARS = 256
 MAX_SEED = 2**64 - 1
 MAX_TOKENS_LIMIT = 2**31 - 1
+DRAFT_METHODS = ("auto", "model", "ngram")
+"""Who drafts: the draft model, look-up in the text so far, or both, whichever pays (``auto``; the default)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +22,9 @@ class SamplingParams:
     ``temperature`` 0 (or under 1e-4) or ``top_k`` 1 is greedy. ``top_k`` 0, ``top_p`` 1 and ``min_p`` 0 are off.
     ``repetition_penalty`` counts prompt and output (as transformers does), ``presence_penalty`` and
     ``frequency_penalty`` count the output alone (as OpenAI's API does). ``seed`` None draws one. ``end_ids`` None means
-    the model's own end tokens; an empty tuple means none.
+    the model's own end tokens; an empty tuple means none. ``max_draft_tokens`` are the nodes of a draft's tree,
+    ``draft_depth`` the tokens of its longest branch, ``draft_width`` the nodes of a level that are followed (1 makes
+    chains); ``draft_method`` is one of ``DRAFT_METHODS``. None takes the engine's.
     """
 
     max_tokens: int = 128
@@ -40,6 +44,9 @@ class SamplingParams:
     num_top_log_probs: int = 0
     speculate: bool = True
     max_draft_tokens: int | None = None
+    draft_depth: int | None = None
+    draft_width: int | None = None
+    draft_method: str | None = None
 
     @property
     def is_greedy(self) -> bool:
@@ -56,6 +63,8 @@ class SamplingParams:
             _check_bool(name, getattr(self, name))
         for name, low, high, open_low in _FLOAT_RANGES:
             _check_float(name, getattr(self, name), low, high, open_low=open_low)
+        if self.draft_method is not None and self.draft_method not in DRAFT_METHODS:
+            raise RequestError("draft_method", expected=" or ".join(DRAFT_METHODS), found=_show(self.draft_method))
         if self.min_tokens > self.max_tokens:
             raise RequestError(
                 "min_tokens", expected=f"at most max_tokens = {self.max_tokens}", found=str(self.min_tokens)
@@ -73,6 +82,8 @@ _INT_RANGES: tuple[tuple[str, int, int], ...] = (
     ("seed", 0, MAX_SEED),
     ("num_top_log_probs", 0, MAX_TOP_LOGPROBS),
     ("max_draft_tokens", 0, 64),
+    ("draft_depth", 0, 64),
+    ("draft_width", 1, 16),
 )
 
 _FLOAT_RANGES: tuple[tuple[str, float, float, bool], ...] = (

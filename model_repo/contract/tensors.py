@@ -50,6 +50,9 @@ REQUEST_FIELDS: tuple[TensorField, ...] = (
     TensorField(name="num_top_log_probs", type="INT32", dims=(1,), help="most probable tokens a position, 0 to 20"),
     TensorField(name="speculate", type="BOOL", dims=(1,), help="false: plain decoding"),
     TensorField(name="max_draft_tokens", type="INT32", dims=(1,), help="most tokens drafted a step, 0 to 64"),
+    TensorField(name="draft_depth", type="INT32", dims=(1,), help="longest branch of a draft, 0 to 64"),
+    TensorField(name="draft_width", type="INT32", dims=(1,), help="branches followed a level, 1 (a chain) to 16"),
+    TensorField(name="draft_method", type="BYTES", dims=(1,), help="auto, model or ngram: who drafts"),
 )
 
 RESPONSE_FIELDS: tuple[TensorField, ...] = (

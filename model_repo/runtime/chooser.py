@@ -22,7 +22,7 @@ class TokenChooser:
     def __init__(self, params: SamplingParams, penalties: Penalties, seed: int) -> None:
         self._params = params
         self._penalties = penalties
-        self._seed = seed
+        self.seed = seed
         self._greedy = params.is_greedy
         self._wants_logprobs = params.return_log_probs or params.num_top_log_probs > 0
         self._plain = penalties.is_neutral
@@ -36,9 +36,9 @@ class TokenChooser:
         top = choose_top(logits)
         _check_finite(logits, top, position)
         if self._plain:
-            return top if self._greedy else draw(logits, self._params, position_key(self._seed, position))
+            return top if self._greedy else draw(logits, self._params, position_key(self.seed, position))
         scores = self._penalise(logits)
-        return choose_top(scores) if self._greedy else draw(scores, self._params, position_key(self._seed, position))
+        return choose_top(scores) if self._greedy else draw(scores, self._params, position_key(self.seed, position))
 
     def choose_sampled(self, logits: FloatArray, position: int, drafted: int, q: Float64Array) -> int:
         """The token for a draft that was really drawn from ``q`` [V]: ``drafted`` with min(1, p/q), else the residual.
@@ -50,7 +50,7 @@ class TokenChooser:
             return self.choose(logits, position)
         _check_finite(logits, choose_top(logits), position)
         p = find_probabilities(logits if self._plain else self._penalise(logits), self._params)
-        key = position_key(self._seed, position)
+        key = position_key(self.seed, position)
         if accepts(p, q, drafted, position_uniform(key, _COIN)):
             return drafted
         return draw_index(find_residual(p, q), position_uniform(key, _RESIDUAL))

@@ -1,55 +1,54 @@
-"""Drafters: who guesses the next tokens. Here the one that needs no checkpoint, n-gram prompt lookup."""
+"""Drafters: who guesses the next tokens. The protocol, and the one that needs no model, n-gram prompt lookup."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-import numpy as np
-import numpy.typing as npt
+from .draft_tree import NO_DRAFT, DraftTree
+from .sessions.base import FloatArray, Int32Array
 
-from .sessions.base import Int32Array
-
-MAX_EVIDENCE = 5
+MAX_MATCH = 5
+"""Longest match that is told apart, and the highest evidence of a looked-up draft."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftQuery:
-    """What a drafter sees of a row: its cache slot, all its tokens int32 [n], and how many it may draft."""
+    """What a drafter sees of a row: its cache slot, all its tokens int32 [n], and how it may draft.
+
+    ``limit``: most nodes, 0 for none; ``depth``: longest branch; ``width``: branches followed a level. ``seed`` and
+    ``inverse_temperature``: of the noise that the target's draws use (shared noise); seed None where the request is
+    greedy. ``method``: one of ``contract.params.DRAFT_METHODS``.
+    """
 
     slot: int
     tokens: Int32Array
     limit: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
-    """A chain of guesses (a tree of width 1).
-
-    ``token_ids``: best first guess first, possibly none. ``evidence``: 0 to ``MAX_EVIDENCE``, a class of drafts that
-    are accepted alike (here the length of the match), which the draft length policy learns from. ``q``: where tokens
-    were drawn at random and not chosen, the float64 [V] distribution that each was drawn from.
-    """
-
-    token_ids: list[int]
-    evidence: int = 0
-    q: list[npt.NDArray[np.float64]] | None = None
-
-    def cut(self, length: int) -> "Draft":
-        """The first ``length`` tokens."""
-        if length >= len(self.token_ids):
-            return self
-        return Draft(
-            token_ids=self.token_ids[:length], evidence=self.evidence, q=None if self.q is None else self.q[:length]
-        )
-
-
-NO_DRAFT = Draft(token_ids=[])
+    depth: int
+    width: int = 1
+    seed: int | None = None
+    inverse_temperature: float = 1.0
+    method: str = "auto"
 
 
 class Drafter(Protocol):
     """Proposes one draft a row, in the rows' order."""
 
-    def propose(self, queries: Sequence[DraftQuery]) -> list[Draft]: ...
+    def propose(self, queries: Sequence[DraftQuery]) -> list[DraftTree]: ...
+
+
+@runtime_checkable
+class FollowsTarget(Protocol):
+    """A drafter that keeps a cache a slot and is told what the target did."""
+
+    def observe(self, slot: int, position: int, features: FloatArray | None, count: int) -> None:
+        """The target has cached ``count`` tokens of a slot from ``position`` on; ``features`` float32 [count, F] (None
+        where the drafter reads none). ``position`` 0 begins a new sequence. The array is copied."""
+
+    def copy_slot(self, source: int, destination: int) -> None:
+        """A sequence moved to another slot."""
+
+    def close(self) -> None:
+        """Free the draft model."""
 
 
 class NgramDrafter:
@@ -59,15 +58,18 @@ class NgramDrafter:
     (the text has that period). Stateless: nothing to roll back, nothing to keep per slot.
     """
 
-    def __init__(self, min_match: int = 1, max_match: int = MAX_EVIDENCE) -> None:
+    def __init__(self, min_match: int = 1, max_match: int = MAX_MATCH) -> None:
         self._min_match = min_match
         self._max_match = max_match
 
-    def propose(self, queries: Sequence[DraftQuery]) -> list[Draft]:
-        return [self._look_up(query.tokens, query.limit) if query.limit > 0 else NO_DRAFT for query in queries]
+    def propose(self, queries: Sequence[DraftQuery]) -> list[DraftTree]:
+        return [self.look_up(query.tokens, min(query.limit, query.depth)) for query in queries]
 
-    def _look_up(self, tokens: Int32Array, limit: int) -> Draft:
+    def look_up(self, tokens: Int32Array, limit: int) -> DraftTree:
+        """A chain of ``limit`` tokens after ``tokens`` int32 [n], or none."""
         last = len(tokens) - 1
+        if limit <= 0:
+            return NO_DRAFT
         ends = (tokens[:last] == tokens[last]).nonzero()[0]  # where the last token came before
         if not len(ends):
             return NO_DRAFT
@@ -83,4 +85,4 @@ class NgramDrafter:
         follows = tokens[int(ends[-1]) + 1 : last + 1][:limit].tolist()
         while len(follows) < limit:
             follows += follows[: limit - len(follows)]
-        return Draft(token_ids=follows, evidence=min(length, MAX_EVIDENCE))
+        return DraftTree.chain(follows, evidence=min(length, MAX_MATCH))

@@ -12,14 +12,15 @@ from draftsmith.model_repo.contract.errors import ErrorCode, RequestError
 from draftsmith.model_repo.contract.params import GenerationRequest
 from draftsmith.model_repo.contract.tensors import FinishReason
 
-from .adaptive import AdaptiveDraftLength, DraftLengthPolicy
+from .adaptive import AdaptiveDraftSize, DraftPolicy, StepReport
 from .admission import Admission
 from .cost_model import CostModel
-from .drafter import Draft, Drafter, DraftQuery, NgramDrafter
+from .draft_tree import NO_DRAFT, DraftTree
+from .drafter import Drafter, DraftQuery, FollowsTarget, NgramDrafter
 from .request import OnUpdate, RequestHandle
 from .scheduler import PromptChunk, Scheduler
 from .sequence import Sequence
-from .sessions.base import FloatArray, TargetSession
+from .sessions.base import StepOutputs, TargetSession
 from .stats import Counters, EngineStats
 from .verifier import Verifier
 
@@ -29,12 +30,15 @@ _LOG = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
     """What the loop is allowed. ``queue_len``: requests that may wait for a slot. ``prefill_chunk_len``: most prompt
-    tokens a turn takes. ``max_draft_len``: most tokens drafted a row and step.
+    tokens a turn takes. What a request does not say of its drafts: ``max_draft_len``: nodes a row and step,
+    ``draft_depth``: longest branch, ``draft_width``: branches followed a level.
     """
 
     queue_len: int = 256
     prefill_chunk_len: int = 128
     max_draft_len: int = 15
+    draft_depth: int = 15
+    draft_width: int = 3
 
 
 class DecodeEngine:
@@ -56,14 +60,15 @@ class DecodeEngine:
         config: EngineConfig,
         *,
         drafter: Drafter | None = None,
-        policy: DraftLengthPolicy | None = None,
+        policy: DraftPolicy | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._session = session
         self._admission = admission
         self._config = config
         self._drafter = drafter or NgramDrafter()
-        self._policy = policy or AdaptiveDraftLength(CostModel())
+        self._follower = self._drafter if isinstance(self._drafter, FollowsTarget) else None
+        self._policy = policy or AdaptiveDraftSize(CostModel())
         self._clock = clock
         self._verifier = Verifier(session)
         self._scheduler = Scheduler(
@@ -123,6 +128,8 @@ class DecodeEngine:
         for sequence in self._scheduler.take_all():
             sequence.finish(FinishReason.CANCELLED)
             self._send(sequence)
+        if self._follower is not None:
+            self._follower.close()
         self._session.close()
 
     def step(self) -> bool:
@@ -134,64 +141,102 @@ class DecodeEngine:
             self._send(sequence)
         for move in plan.moves:
             self._session.copy_slot(move.source, move.destination, move.owner.cached_len)
+            if self._follower is not None:
+                self._follower.copy_slot(move.source, move.destination)
         if plan.prefill:
             with self._timed("prefill"):
-                logits = self._verifier.prefill(plan.prefill)  # [B, V]
-                started = self._take_first_tokens(plan.prefill, logits)
+                started = self._take_first_tokens(plan.prefill, self._verifier.prefill(plan.prefill))
             self._stream(started)
         if plan.decode:
-            with self._timed("draft"):
-                drafts = self._draft(plan.decode)
-            begin = self._clock()
-            with self._timed("verify"):
-                logits = self._verifier.score(plan.decode, drafts)  # [B, 1 + longest draft, V]
-            with self._timed("accept"):
-                self._accept(plan.decode, drafts, logits)
-            self._policy.observe_step(len(plan.decode), logits.shape[1], (self._clock() - begin) * 1e3)
+            self._decode(plan.decode)
             self._stream(plan.decode)
         return bool(plan.prefill or plan.decode or plan.cancelled)
 
-    def _take_first_tokens(self, chunks: Seq[PromptChunk], logits: FloatArray) -> list[Sequence]:
-        """The first token of each prompt that is complete now."""
+    def _decode(self, rows: Seq[Sequence]) -> None:
+        """One block for every running sequence."""
+        before, begin = self._counters.num_output_tokens, self._clock()
+        with self._timed("draft"):
+            drafts = self._draft(rows)
+        drafted = self._clock()
+        with self._timed("verify"):
+            outputs = self._verifier.score(rows, drafts)
+        with self._timed("accept"):
+            self._accept(rows, drafts, outputs)
+        self._policy.observe_step(
+            StepReport(
+                num_rows=len(rows),
+                num_queries=outputs.logits.shape[1],
+                num_tokens=self._counters.num_output_tokens - before,
+                draft_ms=(drafted - begin) * 1e3,
+                verify_ms=(self._clock() - drafted) * 1e3,
+                used_model=getattr(self._drafter, "used_model", False),
+            )
+        )
+
+    def _take_first_tokens(self, chunks: Seq[PromptChunk], outputs: StepOutputs) -> list[Sequence]:
+        """The first token of each prompt that is complete now; the drafter gets what it needs of the others too."""
         started = []
-        for chunk, row in zip(chunks, logits, strict=True):
+        for index, (chunk, row) in enumerate(zip(chunks, outputs.logits, strict=True)):
+            sequence = chunk.sequence
             self._counters.num_prompt_tokens += chunk.length
-            if chunk.sequence.is_prefilled:
-                chunk.sequence.take_block(row[None], [])
-                self._counters.num_output_tokens += chunk.sequence.num_output_tokens
-                started.append(chunk.sequence)
+            self._follow(sequence, chunk.start, outputs, index, range(chunk.length))
+            if sequence.is_prefilled:
+                sequence.take_block(row, NO_DRAFT)
+                self._counters.num_output_tokens += sequence.num_output_tokens
+                started.append(sequence)
         return started
 
-    def _draft(self, rows: Seq[Sequence]) -> list[Draft]:
-        """What each row's next tokens may be, cut to the length that pays."""
+    def _draft(self, rows: Seq[Sequence]) -> list[DraftTree]:
+        """What each row's next tokens may be, cut to the size that pays."""
         room = min(self._session.max_query_len, self._session.capacity - max(row.cached_len for row in rows)) - 1
-        queries = [DraftQuery(slot=row.slot, tokens=row.tokens, limit=self._draft_limit(row, room)) for row in rows]
-        drafts = self._drafter.propose(queries)
-        lengths = self._policy.choose(drafts, [row.acceptance for row in rows])
-        return [draft.cut(length) for draft, length in zip(drafts, lengths, strict=True)]
+        drafts = self._drafter.propose([self._make_query(row, room) for row in rows])
+        return self._policy.prune(drafts, [row.acceptance for row in rows])
 
-    def _draft_limit(self, row: Sequence, room: int) -> int:
-        """Tokens that may be drafted: never more than could still be emitted besides the bonus token."""
-        if not row.params.speculate:
-            return 0
-        asked = row.params.max_draft_tokens
-        most = self._config.max_draft_len if asked is None else asked
-        return min(most, row.num_tokens_left - 1, room)
+    def _make_query(self, row: Sequence, room: int) -> DraftQuery:
+        """How a row may draft: never longer than could still be emitted besides the bonus token."""
+        params, config = row.params, self._config
+        nodes = config.max_draft_len if params.max_draft_tokens is None else params.max_draft_tokens
+        depth = config.draft_depth if params.draft_depth is None else params.draft_depth
+        width = config.draft_width if params.draft_width is None else params.draft_width
+        limit = max(0, min(nodes, room)) if params.speculate else 0
+        return DraftQuery(
+            slot=row.slot,
+            tokens=row.tokens,
+            limit=limit,
+            depth=max(0, min(depth, limit, row.num_tokens_left - 1)),
+            width=width if self._session.exact_trees else 1,
+            seed=row.seed,
+            inverse_temperature=1.0 if row.seed is None else 1.0 / params.temperature,
+            method=params.draft_method or "auto",
+        )
 
-    def _accept(self, rows: Seq[Sequence], drafts: Seq[Draft], logits: FloatArray) -> None:
-        """Walk each row's scored block; what is emitted is committed, since the cache follows the tokens."""
+    def _accept(self, rows: Seq[Sequence], drafts: Seq[DraftTree], outputs: StepOutputs) -> None:
+        """Walk each row's scored tree; what is emitted is committed: the cache keeps the path and nothing else."""
         counters = self._counters
         counters.num_steps += 1
         counters.num_rows += len(rows)
-        for row, draft, row_logits in zip(rows, drafts, logits, strict=True):
-            before = row.num_tokens
+        for index, (row, draft, logits) in enumerate(zip(rows, drafts, outputs.logits, strict=True)):
+            before, cached = row.num_tokens, row.cached_len
             row.num_target_steps += 1
-            accepted = row.take_block(row_logits, draft.token_ids, draft.q)
+            path = row.take_block(logits, draft)
             counters.num_output_tokens += row.num_tokens - before
             if draft.token_ids:
-                self._policy.learn(row.acceptance, draft, accepted)
-                counters.num_draft_tokens += len(draft.token_ids)
-                counters.num_accepted_draft_tokens += accepted
+                self._policy.learn(row.acceptance, draft, path)
+                counters.count_draft(draft, path)
+            if not row.is_ended:
+                self._keep_path(row, cached, path, outputs, index)
+
+    def _keep_path(self, row: Sequence, cached: int, path: Seq[int], outputs: StepOutputs, index: int) -> None:
+        """The last token and the accepted nodes are cached at columns ``cached``, ``cached`` + 1, ... from now on."""
+        if list(path) != list(range(len(path))):
+            self._session.keep_path(row.slot, cached + 1, [cached + 1 + node for node in path])
+        self._follow(row, cached, outputs, index, [0, *(node + 1 for node in path)])
+
+    def _follow(self, row: Sequence, position: int, outputs: StepOutputs, index: int, tokens: Seq[int]) -> None:
+        """Tell the drafter which tokens of a step's row are cached."""
+        if self._follower is not None and row.params.speculate:
+            features = None if outputs.features is None else outputs.features[index, list(tokens)]
+            self._follower.observe(row.slot, position, features, len(tokens))
 
     def _stream(self, sequences: Iterable[Sequence]) -> None:
         """Free the slots of those that ended, then tell everybody's caller the news."""

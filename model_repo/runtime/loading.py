@@ -12,21 +12,25 @@ from draftsmith.model_repo.contract.errors import ManifestError
 from draftsmith.model_repo.contract.manifest import MANIFEST_NAME, EngineFile, Manifest
 from tokenizers import Tokenizer
 
-from .adaptive import AdaptiveDraftLength
+from .adaptive import AdaptiveDraftSize, DraftGuide
 from .admission import Admission
 from .calibration import measure_step_times
 from .chat_template import ChatTemplate
+from .combined_drafter import CombinedDrafter
 from .cost_model import CostModel
+from .drafter import Drafter, NgramDrafter
 from .engine import DecodeEngine, EngineConfig
 from .errors import EngineError
+from .model_drafter import ModelDrafter
 from .requirements import check_requirements
-from .sessions.base import TargetSession
+from .sessions.base import DraftSession, TargetSession
 
 SESSION_MODULES = {"onnxruntime": "onnxruntime", "tensorrt-rtx": "tensorrt_rtx"}
 """Backend name -> module of ``sessions``.
 
-Each has ``open_session(folder, manifest, *, num_threads, num_slots)`` and ``find_machine_facts()``, what this machine
-has by the names in ``requires``.
+Each has ``open_session(folder, manifest, *, num_threads, num_slots)``, where drafts can be run
+``open_draft_session`` with the same arguments, and ``find_machine_facts()``, what this machine has by the names in
+``requires``.
 """
 
 
@@ -50,15 +54,25 @@ def load_engine(
     for entry in manifest.files:
         check_file(folder, entry)
     admission = load_admission(folder, manifest)
+    threads = num_threads or len(os.sched_getaffinity(0))
     session: TargetSession = sessions.open_session(
-        folder,
-        manifest,
-        num_threads=num_threads or len(os.sched_getaffinity(0)),
-        num_slots=_check_slots(num_slots, manifest),
+        folder, manifest, num_threads=threads, num_slots=_check_slots(num_slots, manifest)
     )
     cost = CostModel()
     cost.calibrate(measure_step_times(session, time.perf_counter))
-    return DecodeEngine(session, admission, config or EngineConfig(), policy=AdaptiveDraftLength(cost))
+    policy = AdaptiveDraftSize(cost)
+    drafter = _open_drafter(sessions, folder, manifest, policy, num_threads=threads, num_slots=session.num_slots)
+    return DecodeEngine(session, admission, config or EngineConfig(), drafter=drafter, policy=policy)
+
+
+def _open_drafter(
+    sessions: Any, folder: Path, manifest: Manifest, guide: DraftGuide, *, num_threads: int, num_slots: int
+) -> Drafter:
+    """Look-up alone, or together with the draft model that came with the engine."""
+    if manifest.draft is None:
+        return NgramDrafter()
+    session: DraftSession = sessions.open_draft_session(folder, manifest, num_threads=num_threads, num_slots=num_slots)
+    return CombinedDrafter(ModelDrafter(session, guide), guide)
 
 
 def read_manifest(folder: Path) -> Manifest:

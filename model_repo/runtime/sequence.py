@@ -1,6 +1,5 @@
 """One request while it is served: its tokens, its counts, and the one place where an answer ends."""
 
-from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,10 +7,10 @@ from draftsmith.model_repo.contract.errors import RequestError
 from draftsmith.model_repo.contract.params import SamplingParams
 from draftsmith.model_repo.contract.tensors import FinishReason
 
-from .adaptive import AcceptanceCounts
 from .chooser import TokenChooser
+from .draft_tree import ROOT, DraftTree
+from .evidence import AcceptanceCounts
 from .request import OnUpdate, TokenLogprobs, Update
-from .sampling import Float64Array
 from .sessions.base import FloatArray, Int32Array
 from .stream import AnswerStream
 
@@ -61,6 +60,11 @@ class Sequence:
         self._tokens[: self.prompt_len] = parts.prompt_ids
 
     @property
+    def seed(self) -> int | None:
+        """The key of this request's noise, None where it is greedy."""
+        return None if self.params.is_greedy else self._chooser.seed
+
+    @property
     def tokens(self) -> Int32Array:
         """Prompt and output so far, int32 [num_tokens]."""
         return self._tokens[: self.num_tokens]
@@ -83,40 +87,42 @@ class Sequence:
         """Tokens of this sequence that its slot's cache holds."""
         return self.num_tokens - 1 if self.num_output_tokens else self.num_prefilled
 
-    def take_block(self, logits: FloatArray, drafted: Seq[int], q: Seq[Float64Array] | None = None) -> int:
-        """Emit tokens from scored rows: choose, append, and go on while the draft said the same.
+    def take_block(self, logits: FloatArray, draft: DraftTree) -> list[int]:
+        """Emit tokens from scored rows: choose, append, and go on along the branch that guessed the same.
 
         Arguments:
-            logits: float32 [len(drafted) + 1, V]; row 0 scores what follows the last token, row i what follows
-                drafted[i - 1].
-            drafted: the chain that was scored (empty for plain decoding).
-            q: where the draft was drawn and not chosen, the distributions it was drawn from, float64 [V] each.
+            logits: float32 [len(draft) + 1, V]; row 0 scores what follows the last token, row i + 1 what follows
+                node i.
+            draft: what was scored (empty for plain decoding).
 
-        Returns how many drafted tokens were emitted. A stop ends the walk, so nothing beyond it is ever counted. A row
-        that cannot be used ends this sequence with an error.
+        Returns the drafted nodes that were emitted, from the root on. A stop ends the walk, so nothing beyond it is
+        ever counted. A row that cannot be used ends this sequence with an error.
         """
-        accepted = 0
-        for index in range(len(drafted) + 1):
-            row = logits[index]
-            is_drafted = index < len(drafted)
+        path: list[int] = []
+        at = ROOT
+        while True:
+            row = logits[at + 1]
             try:
-                if q is not None and is_drafted:
-                    token = self._chooser.choose_sampled(row, self.num_tokens, drafted[index], q[index])
-                else:
-                    token = self._chooser.choose(row, self.num_tokens)
+                token = self._choose(row, draft, at)
             except RequestError as error:
                 self.fail(error)
                 break
-            goes_on = is_drafted and token == drafted[index]
-            if not self._emit(token, row):
-                accepted += goes_on and self.finish_reason != FinishReason.END_ID
+            node = draft.find_child(at, token)
+            is_over = not self._emit(token, row)
+            if node != ROOT and not (is_over and self.finish_reason == FinishReason.END_ID):
+                path.append(node)
+            if is_over or node == ROOT:
                 break
-            if not goes_on:
-                break
-            accepted += 1
-        self.num_draft_tokens += len(drafted)
-        self.num_accepted_draft_tokens += accepted
-        return accepted
+            at = node
+        self.num_draft_tokens += len(draft)
+        self.num_accepted_draft_tokens += len(path)
+        return path
+
+    def _choose(self, row: FloatArray, draft: DraftTree, at: int) -> int:
+        """The token after node ``at``: the target's choice, or what keeps its distribution where drafts were drawn."""
+        if draft.q is not None and at + 1 < len(draft):
+            return self._chooser.choose_sampled(row, self.num_tokens, draft.token_ids[at + 1], draft.q[at + 1])
+        return self._chooser.choose(row, self.num_tokens)
 
     def _emit(self, token: int, row: FloatArray) -> bool:
         """Append a chosen token; False where the answer ends with it."""

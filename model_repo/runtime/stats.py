@@ -1,6 +1,9 @@
 """Counters of the engine and where its time goes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+from .draft_tree import DraftTree
 
 PHASES = ("prefill", "draft", "verify", "accept", "stream")
 
@@ -8,7 +11,9 @@ PHASES = ("prefill", "draft", "verify", "accept", "stream")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineStats:
     """A snapshot. Times are milliseconds of the loop's thread, summed since the start, by phase: ``prefill`` (with the
-    first token's choice), ``draft``, ``verify`` (the target step), ``accept`` (sampling), ``stream`` (callbacks)."""
+    first token's choice), ``draft``, ``verify`` (the target step), ``accept`` (sampling), ``stream`` (callbacks).
+    ``judged_by_depth[i]``: drafts whose path had reached depth i and that had nodes at depth i + 1;
+    ``accepted_by_depth[i]``: those of which one was accepted."""
 
     num_slots: int
     num_active: int
@@ -22,6 +27,8 @@ class EngineStats:
     num_rows: int
     num_draft_tokens: int
     num_accepted_draft_tokens: int
+    judged_by_depth: tuple[int, ...]
+    accepted_by_depth: tuple[int, ...]
     phase_ms: dict[str, float]
 
     @property
@@ -52,7 +59,22 @@ class Counters:
     num_rows: int = 0
     num_draft_tokens: int = 0
     num_accepted_draft_tokens: int = 0
+    judged_by_depth: list[int] = field(default_factory=list)
+    accepted_by_depth: list[int] = field(default_factory=list)
     phase_ms: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
+
+    def count_draft(self, draft: DraftTree, path: Sequence[int]) -> None:
+        """A draft was scored and the nodes of ``path`` were accepted."""
+        self.num_draft_tokens += len(draft)
+        self.num_accepted_draft_tokens += len(path)
+        goes_on = not path or path[-1] in draft.parents
+        judged = len(path) + (goes_on and len(draft) > 0)
+        while len(self.judged_by_depth) < judged:
+            self.judged_by_depth.append(0)
+            self.accepted_by_depth.append(0)
+        for depth in range(judged):
+            self.judged_by_depth[depth] += 1
+            self.accepted_by_depth[depth] += depth < len(path)
 
     def snapshot(self, *, num_slots: int, num_active: int, num_waiting: int, num_requests: int) -> EngineStats:
         """The counts now."""
@@ -69,5 +91,7 @@ class Counters:
             num_rows=self.num_rows,
             num_draft_tokens=self.num_draft_tokens,
             num_accepted_draft_tokens=self.num_accepted_draft_tokens,
+            judged_by_depth=tuple(self.judged_by_depth),
+            accepted_by_depth=tuple(self.accepted_by_depth),
             phase_ms=dict(self.phase_ms),
         )

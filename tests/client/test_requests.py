@@ -59,6 +59,9 @@ def test_every_option_arrives_under_its_name(server, client):
         num_top_log_probs=5,
         speculate=False,
         max_draft_tokens=4,
+        draft_depth=3,
+        draft_width=2,
+        draft_method="model",
     )
     assert sent(server) == {
         "text_input": [b"x"],
@@ -80,6 +83,9 @@ def test_every_option_arrives_under_its_name(server, client):
         "num_top_log_probs": [5],
         "speculate": [False],
         "max_draft_tokens": [4],
+        "draft_depth": [3],
+        "draft_width": [2],
+        "draft_method": [b"model"],
     }
 
 

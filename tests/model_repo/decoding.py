@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from draftsmith.model_repo.contract.params import GenerationRequest, SamplingParams
-from draftsmith.model_repo.runtime.adaptive import FixedDraftLength
+from draftsmith.model_repo.runtime.adaptive import FixedDraftSize
 from draftsmith.model_repo.runtime.admission import Admission
 from draftsmith.model_repo.runtime.chat_template import ChatTemplate
-from draftsmith.model_repo.runtime.drafter import Draft
+from draftsmith.model_repo.runtime.draft_tree import DraftTree
 from draftsmith.model_repo.runtime.engine import DecodeEngine, EngineConfig
 from tokenizers import Tokenizer
 
@@ -79,7 +79,7 @@ def make_engine(session=None, *, policy=None, drafter=None, max_length=None, end
         admission,
         EngineConfig(**config),
         drafter=drafter,
-        policy=policy or FixedDraftLength(7),
+        policy=policy or FixedDraftSize(7),
         clock=lambda: next(ticks) * 1e-3,
     )
 
@@ -126,11 +126,11 @@ class OracleDrafter:
         return [self._propose(query) for query in queries]
 
     def _propose(self, query):
-        if query.limit <= 0:
-            return Draft(token_ids=[])
+        if min(query.limit, query.depth) <= 0:
+            return DraftTree.chain([])
         whole = next(t for p, t in self._texts.items() if tuple(query.tokens[: len(p)].tolist()) == p)
-        rest = whole[len(query.tokens) :][: query.limit].tolist()
+        rest = whole[len(query.tokens) :][: min(query.limit, query.depth)].tolist()
         right = int(self._rng.integers(0, len(rest) + 1))
         self.counts.append(right)
         wrong = [(t + 1) % self._vocab_size for t in rest[right:]]
-        return Draft(token_ids=rest[:right] + wrong)
+        return DraftTree.chain(rest[:right] + wrong)

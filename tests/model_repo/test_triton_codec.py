@@ -8,7 +8,7 @@ from draftsmith.client.codec import decode_response, encode_request
 from draftsmith.client.types import Chunk, DraftStatistics, TokenLogProb, Usage
 from draftsmith.client.wire import pack, unpack
 from draftsmith.model_repo.contract.errors import ErrorCode, RequestError
-from draftsmith.model_repo.contract.params import GenerationRequest, SamplingParams
+from draftsmith.model_repo.contract.params import DRAFT_METHODS, GenerationRequest, SamplingParams
 from draftsmith.model_repo.contract.tensors import RESPONSE_FIELDS
 from draftsmith.model_repo.runtime.request import TokenLogprobs
 from draftsmith.model_repo.runtime.triton_codec import decode_request, encode_error, encode_update, join_updates
@@ -49,6 +49,9 @@ samplings = st.builds(
     num_top_log_probs=st.integers(0, 20),
     speculate=st.booleans(),
     max_draft_tokens=st.none() | st.integers(0, 64),
+    draft_depth=st.none() | st.integers(0, 64),
+    draft_width=st.none() | st.integers(1, 16),
+    draft_method=st.none() | st.sampled_from(DRAFT_METHODS),
 )
 turns = st.fixed_dictionaries({"role": st.text(), "content": st.text()})
 prompts = st.one_of(

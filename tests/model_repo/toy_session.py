@@ -32,16 +32,21 @@ class ToyModel:
 class ToySession:
     """``TargetSession`` over a ``ToyModel``. ``steps`` records (rows, tokens a row) of every step."""
 
-    def __init__(self, model=None, *, num_slots=4, capacity=200, max_query_len=64, min_query_len=1):
+    def __init__(
+        self, model=None, *, num_slots=4, capacity=200, max_query_len=64, min_query_len=1, has_features=False
+    ):
         self.model = model or ToyModel()
         self.num_slots = num_slots
         self.capacity = capacity
         self.vocab_size = self.model.vocab_size
         self.max_query_len = max_query_len
         self.min_query_len = min_query_len
+        self.exact_trees = True
+        self.has_features = has_features
         self.cache = np.full((num_slots, capacity), EMPTY)
         self.steps = []
         self.num_copies = 0
+        self.num_paths = 0
         self.is_closed = False
         self.spoil = {}  # token id -> logits row to give instead, after a query of that token
         self.error = None
@@ -60,7 +65,12 @@ class ToySession:
         logits = self._logits[:size].reshape(rows, -1, self.vocab_size)
         for b in range(rows):
             self._step_row(inputs, b, logits[b])
-        return StepOutputs(logits=logits, features=None)
+        return StepOutputs(logits=logits, features=self._features(inputs) if self.has_features else None)
+
+    def _features(self, inputs):
+        """(token, position, 0) of each query: what a draft needs to notice a feature that is not its own."""
+        zeros = np.zeros_like(inputs.positions)
+        return np.stack([inputs.token_ids, inputs.positions, zeros], axis=-1).astype(np.float32)
 
     def _check(self, inputs, rows, queries):
         assert not self.is_closed
@@ -86,6 +96,12 @@ class ToySession:
                 scored[t] = self.model.score(np.concatenate([cache[:past], inputs.token_ids[b, seen]]))
                 scored[t] = self.spoil.get(int(inputs.token_ids[b, t]), scored[t])
             logits[n] = scored[t]
+
+    def keep_path(self, slot, start, sources):
+        assert list(sources) == sorted(set(sources)) and min(sources) >= start, sources
+        self.cache[slot, start : start + len(sources)] = self.cache[slot, list(sources)]
+        self.cache[slot, start + len(sources) :] = EMPTY
+        self.num_paths += 1
 
     def copy_slot(self, source, destination, num_tokens):
         self.num_copies += 1

@@ -27,14 +27,24 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run_operator(library: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """``run(kernels, operator, inputs, num_returned, **attributes)``: outputs; an input None is left out."""
+    """``run(kernels, operator, inputs, num_returned, **attributes)``: outputs (floats, or ``returned_types``).
+
+    An input None is left out.
+    """
 
     def run(
-        kernels: str, operator: str, inputs: list[npt.NDArray[Any] | None], num_returned: int = 1, **attributes: Any
+        kernels: str,
+        operator: str,
+        inputs: list[npt.NDArray[Any] | None],
+        num_returned: int = 1,
+        *,
+        returned_types: tuple[int, ...] | None = None,
+        threads: int = 2,
+        **attributes: Any,
     ) -> Arrays:
         monkeypatch.setenv("DRAFTSMITH_CPU", kernels)
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 2
+        options.intra_op_num_threads = threads
         try:
             options.register_custom_ops_library(str(library))
         except Exception as error:
@@ -42,7 +52,8 @@ def run_operator(library: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
                 pytest.skip(f"needs a processor with {kernels}")
             raise
         feeds = {f"x{i}": array for i, array in enumerate(inputs) if array is not None}
-        model = _one_node(operator, inputs, feeds, num_returned, attributes)
+        types = returned_types or (onnx.TensorProto.FLOAT,) * num_returned
+        model = _one_node(operator, inputs, feeds, types, attributes)
         session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
         outputs: Arrays = session.run(None, feeds)
         return outputs
@@ -54,17 +65,17 @@ def _one_node(
     operator: str,
     inputs: list[npt.NDArray[Any] | None],
     feeds: Mapping[str, npt.NDArray[Any]],
-    num_returned: int,
+    types: tuple[int, ...],
     attributes: Mapping[str, Any],
 ) -> onnx.ModelProto:
     names = ["" if array is None else f"x{i}" for i, array in enumerate(inputs)]
-    outputs = [f"y{i}" for i in range(num_returned)]
+    outputs = [f"y{i}" for i in range(len(types))]
     node = helper.make_node(operator, names, outputs, domain="draftsmith", **attributes)
     graph = helper.make_graph(
         [node],
         operator,
         [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in feeds.items()],
-        [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in outputs],
+        [helper.make_tensor_value_info(name, kind, None) for name, kind in zip(outputs, types, strict=True)],
     )
     imports = [helper.make_opsetid("", 21), helper.make_opsetid("draftsmith", 1)]
     return helper.make_model(graph, opset_imports=imports, ir_version=10)

@@ -1,10 +1,10 @@
-"""QuantizedLinear and PackedRows: exactly the reference, in every instruction set, whatever the rows beside a row."""
+"""QuantizedLinear, VocabularyLinear, PackedRows: exactly the reference, in every instruction set, in any batch."""
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from draftsmith.plugins.cpu_reference import packed_rows, quantized_linear
-from draftsmith.plugins.packing import PackedLinear, pack_linear, pack_panels, unpack_panels
+from draftsmith.plugins.cpu_reference import packed_rows, quantized_linear, vocabulary_linear
+from draftsmith.plugins.packing import PackedLinear, pack_linear, pack_panels, pack_vocabulary, unpack_panels
 
 from tests.plugins.conftest import KERNELS, Run, random_floats
 
@@ -30,6 +30,34 @@ def test_every_instruction_set_gives_the_reference_bits(
     y = multiply(run_operator, kernels, x, packed, bias)
 
     np.testing.assert_array_equal(y, quantized_linear(x, packed, bias))
+
+
+@pytest.mark.parametrize("kernels", KERNELS)
+@pytest.mark.parametrize(("rows", "depth", "outputs"), SIZES)
+def test_row_major_weights_give_the_bits_of_panels(
+    kernels: str, rows: int, depth: int, outputs: int, run_operator: Run
+) -> None:
+    x, weight = random_floats(1, rows, depth), random_floats(2, outputs, depth)
+    bias = random_floats(3, outputs) if rows % 2 else None
+    packed = pack_vocabulary(weight)
+
+    inputs = [x, packed.weights, packed.scales, bias]
+    y = run_operator(kernels, "VocabularyLinear", inputs, num_outputs=outputs)[0]
+
+    np.testing.assert_array_equal(y, vocabulary_linear(x, packed, bias))
+    np.testing.assert_array_equal(y, multiply(run_operator, kernels, x, pack_linear(weight), bias))
+
+
+@pytest.mark.parametrize("kernels", KERNELS)
+def test_a_broken_row_of_x_breaks_no_other_with_row_major_weights(kernels: str, run_operator: Run) -> None:
+    x, packed = random_floats(4, 19, 70), pack_vocabulary(random_floats(5, 40, 70))
+    x[1, 3], x[17, 69] = np.nan, np.inf
+    others = [i for i in range(19) if i not in (1, 17)]
+
+    y = run_operator(kernels, "VocabularyLinear", [x, packed.weights, packed.scales], num_outputs=40)[0]
+
+    assert np.isnan(y[[1, 17]]).all()
+    np.testing.assert_array_equal(y[others], vocabulary_linear(x[others], packed))
 
 
 @pytest.mark.parametrize("kernels", KERNELS)
@@ -83,8 +111,8 @@ def test_eight_bits_a_weight_and_sixteen_an_input_are_close_to_floats() -> None:
     assert np.abs(error).max() < 0.02 * np.abs(x @ weight.T).max()
 
 
-def test_rows_are_looked_up_in_the_weights_of_a_linear_layer(run_operator: Run) -> None:
-    packed = pack_linear(random_floats(12, 50, 70))
+def test_rows_are_looked_up_in_the_weights_of_a_vocabulary(run_operator: Run) -> None:
+    packed = pack_vocabulary(random_floats(12, 50, 70))
     ids = np.array([[0, 49, 17], [16, 15, 0]], np.int32)
 
     y = run_operator("generic", "PackedRows", [ids, packed.weights, packed.scales], num_outputs=50, depth=70)[0]
@@ -93,7 +121,7 @@ def test_rows_are_looked_up_in_the_weights_of_a_linear_layer(run_operator: Run) 
 
 
 def test_an_id_without_a_row_is_refused(run_operator: Run) -> None:
-    packed = pack_linear(random_floats(13, 16, 64))
+    packed = pack_vocabulary(random_floats(13, 16, 64))
 
     with pytest.raises(Exception, match="expected ids of rows that exist"):
         run_operator(

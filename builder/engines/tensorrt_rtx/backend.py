@@ -9,7 +9,7 @@ from typing import Any
 from draftsmith.model_repo.contract.manifest import KvCacheSpec
 
 from ...checkpoint.source import Checkpoint
-from ...errors import BuildError
+from ...errors import BuildError, UsageError
 from ...graph.linear import LinearPlan
 from ...graph.target_graph import GraphFiles, GraphOptions, cache_capacity, write_target_graph
 from ...progress import Progress
@@ -47,6 +47,8 @@ class TensorRtRtxBuilder:
     def check(self, checkpoint: Checkpoint, options: BuildOptions) -> None:
         """See ``EngineBuilder``."""
         choose_gpus(options.gpus, options.precision)
+        if options.draft is not None:
+            raise UsageError("draft", expected="none for the backend tensorrt-rtx", found=options.draft.name)
         options.check(checkpoint)
         check_version()
 

@@ -1,7 +1,7 @@
 """A target engine in ONNX Runtime: one cache array a tensor, bound by address as input and output of every step."""
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,17 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnxruntime as ort
-from draftsmith.plugins.cpu_library import LIBRARY_NAME
 
 from ...contract.manifest import Manifest
 from ..errors import EngineError
-from .base import FloatArray, StepInputs, StepOutputs
-from .integer_products import ask_for_exact_products
-
-KEY_GROUP = 16
-"""Our own operators keep keys transposed in groups of this many tokens: slots are copied in whole groups."""
-MAX_BINDINGS = 512
-"""Bound shapes that are kept; beyond it all are dropped (a serving loop uses a few dozen)."""
+from .base import DraftSession, FloatArray, StepInputs, StepOutputs
+from .kv_cache import KvCache
+from .ort_binding import MAX_BINDINGS, bind_input, bind_output, find_runs, is_native, load_graph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +47,7 @@ class OnnxRuntimeSession:
     def __init__(self, folder: Path, manifest: Manifest, *, num_threads: int, num_slots: int) -> None:
         """Load the engine of ``folder``; raises ``EngineError`` where ONNX Runtime refuses it."""
         cache = manifest.kv_cache
-        operators = [folder / entry.name for entry in manifest.files if entry.name == LIBRARY_NAME]
-        self._session = _load(folder / manifest.graph_file, num_threads, operators)
+        self._session = load_graph(folder, manifest.graph_file, manifest, num_threads)
         self._min_query_len = manifest.min_query_len
         self._num_slots = num_slots
         self._capacity = cache.capacity
@@ -62,10 +56,7 @@ class OnnxRuntimeSession:
         self._vocab_size = manifest.vocab_size
         width = [o.shape[2] for o in self._session.get_outputs() if o.name == "features"]
         self._feature_size = int(width[0]) if width else 0
-        shape = (num_slots, cache.num_kv_heads, cache.capacity, cache.head_dim)
-        names = [f"{kind}_{layer}" for layer in range(cache.num_layers) for kind in ("key", "value")]
-        # Pages of zeros take no memory before they are written.
-        self._cache: dict[str, npt.NDArray[Any]] = {name: np.zeros(shape, cache.dtype) for name in names}
+        self._cache = KvCache(cache, num_slots, is_grouped=is_native(manifest))
         self._logits: FloatArray = np.empty(0, np.float32)
         self._features: FloatArray = np.empty(0, np.float32)
         self._bindings: dict[_Shape, _Bound] = {}
@@ -102,7 +93,7 @@ class OnnxRuntimeSession:
         padded = max(num_tokens, self._min_query_len)
         self._check(inputs, padded)
         self._grow_outputs(num_rows * num_logits, num_rows * padded)
-        for first, last in _runs(inputs.slots):
+        for first, last in find_runs(inputs.slots):
             shape = _Shape(
                 first_slot=int(inputs.slots[first]),
                 first_row=first,
@@ -118,16 +109,23 @@ class OnnxRuntimeSession:
                 raise EngineError("ONNX Runtime step", found=str(error)) from error
         return self._outputs(num_rows, num_tokens, padded, num_logits)
 
+    @property
+    def exact_trees(self) -> bool:
+        """Our own operators add up what a token sees in one order; ONNX Runtime's depend on where it lies."""
+        return self._cache.is_grouped
+
+    def keep_path(self, slot: int, start: int, sources: Sequence[int]) -> None:
+        """See ``TargetSession.keep_path``."""
+        self._cache.move_tokens(slot, start, sources)
+
     def copy_slot(self, source: int, destination: int, num_tokens: int) -> None:
         """See ``TargetSession.copy_slot``."""
-        num_rows = -(-num_tokens // KEY_GROUP) * KEY_GROUP
-        for array in self._cache.values():
-            array[destination, :, :num_rows] = array[source, :, :num_rows]
+        self._cache.copy_slot(source, destination, num_tokens)
 
     def close(self) -> None:
         """Free the engine and the cache."""
         self._bindings.clear()
-        self._cache.clear()
+        self._cache.close()
         self._session = None
 
     def _check(self, inputs: StepInputs, padded: int) -> None:
@@ -171,18 +169,18 @@ class OnnxRuntimeSession:
             np.zeros((b, n), np.int32),
         )
         for name in ("token_ids", "positions", "past_lengths", "query_lengths", "tree_mask", "logits_index"):
-            _bind_input(bound.binding, name, getattr(bound, name))
-        for name, array in self._cache.items():
+            bind_input(bound.binding, name, getattr(bound, name))
+        for name, array in self._cache.arrays.items():
             rows = array[shape.first_slot : shape.first_slot + b]
-            _bind_input(bound.binding, f"past_{name}", rows)
-            _bind_output(bound.binding, f"present_{name}", rows)
+            bind_input(bound.binding, f"past_{name}", rows)
+            bind_output(bound.binding, f"present_{name}", rows)
         row_size = n * self._vocab_size
         logits = self._logits[shape.first_row * row_size :][: b * row_size]
-        _bind_output(bound.binding, "logits", logits.reshape(b, n, self._vocab_size))
+        bind_output(bound.binding, "logits", logits.reshape(b, n, self._vocab_size))
         if self._feature_size:
             row_size = t * self._feature_size
             features = self._features[shape.first_row * row_size :][: b * row_size]
-            _bind_output(bound.binding, "features", features.reshape(b, t, self._feature_size))
+            bind_output(bound.binding, "features", features.reshape(b, t, self._feature_size))
         self._bindings[shape] = bound
         return bound
 
@@ -192,24 +190,16 @@ def open_session(folder: Path, manifest: Manifest, *, num_threads: int, num_slot
     return OnnxRuntimeSession(folder, manifest, num_threads=num_threads, num_slots=num_slots)
 
 
+def open_draft_session(folder: Path, manifest: Manifest, *, num_threads: int, num_slots: int) -> DraftSession:
+    """Load the draft of the engine in ``folder``; raises ``EngineError``."""
+    from .onnxruntime_draft import OnnxRuntimeDraftSession  # noqa: PLC0415 (most engines have no draft)
+
+    return OnnxRuntimeDraftSession(folder, manifest, num_threads=num_threads, num_slots=num_slots)
+
+
 def find_machine_facts() -> dict[str, str]:
     """The version of ONNX Runtime, and the kind of processor."""
     return {"onnxruntime": str(ort.__version__), "machine": platform.machine()}
-
-
-def _load(graph: Path, num_threads: int, operators: list[Path]) -> Any:
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = num_threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    options.enable_mem_pattern = False  # shapes change from step to step
-    ask_for_exact_products(options)
-    try:
-        for library in operators:
-            options.register_custom_ops_library(str(library))
-        return ort.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
-    except Exception as error:
-        raise EngineError("engine", found=str(error), where=graph.name) from error
 
 
 def _fill(bound: _Bound, inputs: StepInputs, rows: slice, min_query_len: int) -> None:
@@ -221,20 +211,3 @@ def _fill(bound: _Bound, inputs: StepInputs, rows: slice, min_query_len: int) ->
     np.maximum(inputs.query_lengths[rows], min_query_len, out=bound.query_lengths)
     bound.tree_mask[:, :num_tokens, :num_tokens] = inputs.tree_mask[rows]
     bound.logits_index[:] = inputs.logits_index[rows]
-
-
-def _runs(slots: npt.NDArray[np.int32]) -> Iterator[tuple[int, int]]:
-    """Row ranges [first, last) whose slots are consecutive."""
-    first = 0
-    for row in range(1, len(slots) + 1):
-        if row == len(slots) or slots[row] != slots[row - 1] + 1:
-            yield first, row
-            first = row
-
-
-def _bind_input(binding: Any, name: str, array: npt.NDArray[Any]) -> None:
-    binding.bind_input(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
-
-
-def _bind_output(binding: Any, name: str, array: npt.NDArray[Any]) -> None:
-    binding.bind_output(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)

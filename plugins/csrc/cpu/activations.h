@@ -43,7 +43,7 @@ INLINE lanes quantize_lanes(const float *x, int64_t count, float inverse)
 
 #if defined(ACTIVATION_PLANES)
 
-/* 16 numbers q to 16 bytes of each plane. */
+/* 16 numbers q to 16 bytes of each plane, of `high` first. */
 INLINE void store_planes(lanes whole, uint8_t *high, uint8_t *low)
 {
 #if defined(__AVX512F__)
@@ -53,12 +53,15 @@ INLINE void store_planes(lanes whole, uint8_t *high, uint8_t *low)
     _mm_storeu_si128((__m128i *)low, _mm512_cvtepi32_epi8(q));
 #else
     float f[16];
+    uint8_t highs[16], lows[16];
     lanes_store(f, whole);
     for (int i = 0; i < 16; i++) {
         const int32_t q = (int32_t)f[i] + 128 * 256 + 128;
-        high[i] = (uint8_t)(q >> 8);
-        low[i] = (uint8_t)q;
+        highs[i] = (uint8_t)(q >> 8);
+        lows[i] = (uint8_t)q;
     }
+    memcpy(high, highs, 16);
+    memcpy(low, lows, 16);
 #endif
 }
 
@@ -72,9 +75,9 @@ static void quantize_rows(const struct linear_job *job, int64_t first, int64_t l
         uint8_t *high = (uint8_t *)job->activations + row * 2 * job->padded_depth, *low = high + job->padded_depth;
         float inverse;
         job->row_scales[row] = row_scale(x, job->depth, &inverse);
-        for (int64_t i = 0; i < job->padded_depth; i += 16) {
+        /* From the end on: with a depth that is no multiple of 16, what is stored too far is overwritten. */
+        for (int64_t i = (job->padded_depth - 1) / 16 * 16; i >= 0; i -= 16)
             store_planes(quantize_lanes(x + i, job->depth - i, inverse), high + i, low + i);
-        }
     }
 }
 

@@ -50,6 +50,7 @@ const struct kernels *choose_kernels(void)
     tiles = kernels_avx512vnni;
     tiles.name = "amx";
     tiles.multiply_panels = multiply_panels_tiles;
+    tiles.multiply_vocabulary = multiply_vocabulary_tiles;
     const struct { const struct kernels *table; bool runs; } choices[] = {
         {&tiles, found.amx},
         {&kernels_avx512vnni, found.avx512vnni},

@@ -1,7 +1,9 @@
 /* The kernels of one instruction set: compiled once for each, with its flags and -DISA=name. */
 #include "attention.h"
-#include "linear_dot.h"
+#include "attention_rotate.h"
+#include "candidate_kernels.h"
 #include "row_kernels.h"
+#include "vocabulary_rows.h"
 
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
@@ -13,6 +15,12 @@ const struct kernels JOIN(kernels_, ISA) = {
     .activation_bytes = activation_bytes,
     .quantize_rows = quantize_rows,
     .multiply_panels = multiply_panels,
+    .multiply_vocabulary = multiply_vocabulary,
+    .rank_panels = rank_panels,
+    .multiply_candidates = multiply_candidates,
+    .project = project,
+    .keep_above = keep_above,
+    .sum_exponentials = sum_exponentials,
     .norm_rows = norm_rows,
     .gate_rows = gate_rows,
     .prepare_tokens = prepare_tokens,

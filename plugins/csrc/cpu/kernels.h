@@ -38,6 +38,7 @@ struct linear_job {
     void *activations;        /* scratch, activation_bytes() */
     float *row_scales;        /* scratch, [M] */
     float *y;                 /* [M, N] */
+    int64_t y_stride;         /* floats from a row of y to the next */
 };
 
 /* Rows of a layer: y = RMS norm of (x + delta) times weight; total = x + delta where delta is given. */
@@ -65,6 +66,14 @@ struct gate_job {
     float *y;                   /* [M, I] */
 };
 
+/* What a token sees, in the order in which it counts: columns [0, plain_end) of the cache, then `others`, ascending. In
+ * plain decoding these would be columns 0, 1, ... of the cache; a chain has no others. */
+struct sight {
+    int64_t plain_end;
+    int64_t num_columns; /* plain_end and the number of others */
+    const int32_t *others;
+};
+
 /* Attention of a block of T tokens to the cache and itself. */
 struct attention_job {
     const struct kernels *kernels;
@@ -79,10 +88,12 @@ struct attention_job {
     const int32_t *positions;     /* [B, T] */
     const int32_t *past_lengths;  /* [B] */
     const int32_t *query_lengths; /* [B] */
-    const bool *tree_mask;        /* [B, T, T] */
+    const bool *tree_mask;        /* [B, T, U]: of columns from past_lengths[b] + T - U on; those before are seen */
+    int64_t num_masked;           /* U */
     float *keys;                  /* [B, Hkv, S / 16, D, 16] */
     float *values;                /* [B, Hkv, S, D] */
     float *y;                     /* [B, T, H D] */
+    struct sight *sights;         /* scratch, [B, T] */
     float *queries;               /* scratch, [B, Hkv, T, H / Hkv, D]: normed, rotated, scaled */
     float *partials;              /* scratch, [B, Hkv, wave tokens, H / Hkv, blocks, D + 2] */
     _Atomic int64_t *pending;     /* scratch, [B, Hkv, tiles]: blocks that are not there yet */
@@ -98,6 +109,18 @@ struct kernels {
     void (*quantize_rows)(const struct linear_job *job, int64_t first, int64_t last);
     /* Outputs of panels [first, last) for all rows. */
     void (*multiply_panels)(const struct linear_job *job, int64_t first, int64_t last);
+    /* The same where weights are row-major, [ceil(N / 16) * 16, padded K]; `sums` is not read. */
+    void (*multiply_vocabulary)(const struct linear_job *job, int64_t first, int64_t last);
+    /* Outputs of panels [first, last) where the depth is padded to DEPTH_GROUP only; `sums` is not read. */
+    void (*rank_panels)(const struct linear_job *job, int64_t first, int64_t last);
+    /* For a job of one row and row-major weights: outputs `ids` [count] alone, into job->y [count]. */
+    void (*multiply_candidates)(const struct linear_job *job, const int32_t *ids, int64_t count);
+    /* y[first, last) = rows of float `matrix` [., depth] times x [depth]. */
+    void (*project)(const float *matrix, const float *x, int64_t depth, int64_t first, int64_t last, float *y);
+    /* Indices i of [first, last), ascending, whose scores[i] is not below `floor`; how many. */
+    int64_t (*keep_above)(const float *scores, int64_t first, int64_t last, float floor, int32_t *ids);
+    /* The largest of factor * logits [count], and the sum of exp(factor * logit - largest); NaN where one is NaN. */
+    void (*sum_exponentials)(const float *logits, int64_t count, float factor, float *largest, float *sum);
     void (*norm_rows)(const struct norm_job *job, int64_t first, int64_t last);
     void (*gate_rows)(const struct gate_job *job, int64_t first, int64_t last);
     /* Tokens [first, last) of B * T: norms, rotation, cache. */

@@ -44,14 +44,16 @@ static void store_tile(const struct linear_job *job, const int32_t *sums, int64_
     }
 }
 
-/* Up to 8 rows, two panels: the activations are read once for both. */
-static void multiply_pair(const struct linear_job *job, int64_t row, int64_t num_rows, int64_t panel)
+/* Up to 8 rows, or with `both` 9 to 16, and two panels: activations are read once for the two. */
+INLINE void multiply_pair(const struct linear_job *job, int64_t row, int64_t num_rows, int64_t panel, const bool both)
 {
     const int64_t depth = job->padded_depth;
     const uint8_t *a = (const uint8_t *)job->activations + row * 2 * depth;
     const int8_t *w = job->weights + panel * PANEL_COLUMNS * depth, *next = w + PANEL_COLUMNS * depth;
     _tile_zero(0);
     _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
     for (int64_t k = 0; k < depth; k += DEPTH_STEP, w += 1024, next += 1024) {
         prefetch_group(w);
         prefetch_group(next);
@@ -60,12 +62,23 @@ static void multiply_pair(const struct linear_job *job, int64_t row, int64_t num
         _tile_dpbusd(0, 4, 6);
         _tile_loadd(7, next, 64);
         _tile_dpbusd(1, 4, 7);
+        if (both) {
+            _tile_loadd(5, a + 2 * TILE_TOKENS * depth + k, depth);
+            _tile_dpbusd(2, 5, 6);
+            _tile_dpbusd(3, 5, 7);
+        }
     }
-    int32_t sums[2][256] __attribute__((aligned(64)));
+    int32_t sums[4][256] __attribute__((aligned(64)));
     _tile_stored(0, sums[0], 64);
     _tile_stored(1, sums[1], 64);
-    store_tile(job, sums[0], row, num_rows, panel);
-    store_tile(job, sums[1], row, num_rows, panel + 1);
+    if (both) {
+        _tile_stored(2, sums[2], 64);
+        _tile_stored(3, sums[3], 64);
+    }
+    for (int i = 0; i < (both ? 4 : 2); i++) {
+        const int64_t above = i / 2 * TILE_TOKENS, count = num_rows - above;
+        store_tile(job, sums[i], row + above, count < TILE_TOKENS ? count : TILE_TOKENS, panel + i % 2);
+    }
 }
 
 /* Up to 8 rows, one panel. */
@@ -86,39 +99,6 @@ static void multiply_single(const struct linear_job *job, int64_t row, int64_t n
     store_tile(job, sums, row, num_rows, panel);
 }
 
-/* 9 to 16 rows, two panels: four tiles of sums. */
-static void multiply_square(const struct linear_job *job, int64_t row, int64_t num_rows, int64_t panel)
-{
-    const int64_t depth = job->padded_depth;
-    const uint8_t *a = (const uint8_t *)job->activations + row * 2 * depth;
-    const int8_t *w = job->weights + panel * PANEL_COLUMNS * depth, *next = w + PANEL_COLUMNS * depth;
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-    for (int64_t k = 0; k < depth; k += DEPTH_STEP, w += 1024, next += 1024) {
-        prefetch_group(w);
-        prefetch_group(next);
-        _tile_loadd(4, a + k, depth);
-        _tile_loadd(6, w, 64);
-        _tile_dpbusd(0, 4, 6);
-        _tile_loadd(7, next, 64);
-        _tile_dpbusd(1, 4, 7);
-        _tile_loadd(5, a + 2 * TILE_TOKENS * depth + k, depth);
-        _tile_dpbusd(2, 5, 6);
-        _tile_dpbusd(3, 5, 7);
-    }
-    int32_t sums[4][256] __attribute__((aligned(64)));
-    _tile_stored(0, sums[0], 64);
-    _tile_stored(1, sums[1], 64);
-    _tile_stored(2, sums[2], 64);
-    _tile_stored(3, sums[3], 64);
-    for (int i = 0; i < 4; i++) {
-        const int64_t above = i / 2 * TILE_TOKENS;
-        store_tile(job, sums[i], row + above, i < 2 ? TILE_TOKENS : num_rows - TILE_TOKENS, panel + i % 2);
-    }
-}
-
 void multiply_panels_tiles(const struct linear_job *job, int64_t first, int64_t last)
 {
     for (int64_t row = 0; row < job->num_rows;) {
@@ -128,7 +108,8 @@ void multiply_panels_tiles(const struct linear_job *job, int64_t first, int64_t 
         configure_tiles(2 * (int)above, 2 * (int)(taken - above));
         int64_t panel = first;
         for (; panel + 2 <= last; panel += 2)
-            taken > TILE_TOKENS ? multiply_square(job, row, taken, panel) : multiply_pair(job, row, taken, panel);
+            taken > TILE_TOKENS ? multiply_pair(job, row, taken, panel, true)
+                                : multiply_pair(job, row, taken, panel, false);
         if (panel < last) {
             multiply_single(job, row, above, panel);
             if (taken > TILE_TOKENS) {

@@ -1,13 +1,17 @@
 /* CachedAttention: qkv float [B, T, (H + 2 Hkv) D], past_key and past_value float [B, Hkv, S, D],
- * positions int32 [B, T], past_lengths int32 [B], query_lengths int32 [B], tree_mask bool [B, T, T], cos and sin float
+ * positions int32 [B, T], past_lengths int32 [B], query_lengths int32 [B], tree_mask bool [B, T, U], cos and sin float
  * [positions, D / 2], q_norm and k_norm float [D] (optional) -> y float [B, T, H D], present_key, present_value (the
- * memory of the past ones, or copies). Attributes num_heads, num_kv_heads, window (0: none), scale, epsilon. */
+ * memory of the past ones, or copies). Attributes num_heads, num_kv_heads, window (0: none), scale, epsilon.
+ *
+ * U >= T: tree_mask[b, t, j] says whether token t sees column past_lengths[b] - (U - T) + j, a token of the block (up
+ * to itself) or one that an earlier step has cached; it sees all columns before those. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ort_node.h"
 #include "scratch.h"
+#include "tree_mask.h"
 
 enum { PARTIAL_BYTES = 8 << 20, TILE_QUERIES = 48, PREPARE_TOKENS = 16, MOST_HEAD_DIM = 1024 };
 
@@ -25,7 +29,6 @@ static void prepare(void *data, int64_t first, int64_t last)
     const struct attention_job *job = data;
     job->kernels->prepare_tokens(job, first, last);
 }
-
 
 static int64_t count_tiles(const struct attention_job *job)
 {
@@ -46,10 +49,9 @@ static void attend(void *data, int64_t first, int64_t last)
     }
 }
 
-/* Lengths are data: check them before anything is written. */
-static ort_status *check_lengths(struct attention_job *job)
+/* Lengths and positions are data: check them before anything is written. */
+static ort_status *check_lengths(const struct attention_job *job)
 {
-    int64_t longest = 1;
     for (int64_t b = 0; b < job->num_sequences; b++) {
         const int64_t past = job->past_lengths[b], length = job->query_lengths[b];
         if (past < 0 || length < 0 || length > job->num_tokens || past + length > job->capacity)
@@ -59,13 +61,19 @@ static ort_status *check_lengths(struct attention_job *job)
             if (position < 0 || position >= job->num_positions)
                 return fail("CachedAttention: expected positions inside the rotary table");
         }
-        longest = past + length > longest ? past + length : longest;
     }
-    job->num_blocks = (longest + KEY_BLOCK - 1) / KEY_BLOCK;
     return NULL;
 }
 
-static ort_status *allocate(struct attention_job *job)
+static ort_status *check_mask(struct attention_job *job, struct mask_size *size)
+{
+    const char *wrong = measure_mask(job, size);
+    job->num_blocks = (size->num_columns + KEY_BLOCK - 1) / KEY_BLOCK;
+    return wrong ? fail(wrong) : NULL;
+}
+
+/* Parts of the scratch memory: pending, sights, queries, partials, others. */
+static ort_status *allocate(struct attention_job *job, int64_t num_others)
 {
     const int64_t per_token = job->num_sequences * job->num_heads, d = job->head_dim;
     const int64_t partial_floats = per_token * job->num_blocks * (d + 2);
@@ -75,11 +83,17 @@ static ort_status *allocate(struct attention_job *job)
     job->tile_tokens = TILE_QUERIES / group < 1 ? 1 : TILE_QUERIES / group;
     const int64_t query_floats = per_token * job->num_tokens * d;
     const int64_t num_pending = job->num_sequences * job->num_kv_heads * count_tiles(job);
+    const int64_t num_sights = job->num_sequences * job->num_tokens;
     const int64_t floats = query_floats + partial_floats * job->wave_tokens;
-    job->pending = thread_scratch((size_t)num_pending * sizeof *job->pending + (size_t)floats * sizeof(float));
-    job->queries = (float *)(job->pending + num_pending);
+    job->pending = thread_scratch((size_t)num_pending * sizeof *job->pending + (size_t)num_sights * sizeof *job->sights +
+                                  (size_t)floats * sizeof(float) + (size_t)num_others * sizeof(int32_t));
+    if (!job->pending)
+        return fail("CachedAttention: out of memory");
+    job->sights = (struct sight *)(job->pending + num_pending);
+    job->queries = (float *)(job->sights + num_sights);
     job->partials = job->queries + query_floats;
-    return job->pending ? NULL : fail("CachedAttention: out of memory");
+    read_mask(job, (int32_t *)(job->queries + floats));
+    return NULL;
 }
 
 static ort_status *run_waves(const ort_context *context, struct attention_job *job)
@@ -99,7 +113,7 @@ static ort_status *run_waves(const ort_context *context, struct attention_job *j
 static ort_status *read_inputs(const ort_context *context, struct attention_job *job, struct tensor *past_key,
                                const void **past_value)
 {
-    struct tensor qkv, cos;
+    struct tensor qkv, cos, mask;
     TRY(read_tensor(context, QKV, &qkv));
     TRY(read_tensor(context, PAST_KEY, past_key));
     TRY(read_tensor(context, COS, &cos));
@@ -107,12 +121,14 @@ static ort_status *read_inputs(const ort_context *context, struct attention_job 
     TRY(read_data(context, POSITIONS, &job->positions));
     TRY(read_data(context, PAST_LENGTHS, &job->past_lengths));
     TRY(read_data(context, QUERY_LENGTHS, &job->query_lengths));
-    TRY(read_data(context, TREE_MASK, &job->tree_mask));
+    TRY(read_tensor(context, TREE_MASK, &mask));
     TRY(read_data(context, SIN, &job->sin));
     TRY(read_data(context, Q_NORM, &job->q_norm));
     TRY(read_data(context, K_NORM, &job->k_norm));
     job->qkv = qkv.data;
     job->cos = cos.data;
+    job->tree_mask = mask.data;
+    job->num_masked = mask.dims[2];
     job->num_positions = cos.dims[0];
     job->num_sequences = qkv.dims[0];
     job->num_tokens = qkv.dims[1];
@@ -122,6 +138,9 @@ static ort_status *read_inputs(const ort_context *context, struct attention_job 
         qkv.dims[2] != (job->num_heads + 2 * job->num_kv_heads) * job->head_dim || job->capacity % CAPACITY_STEP ||
         past_key->dims[0] != job->num_sequences || cos.dims[1] * 2 != job->head_dim)
         return fail("CachedAttention: expected qkv [B, T, (H + 2 Hkv) D], cache [B, Hkv, 32 n, D], tables [P, D / 2]");
+    if (mask.rank != 3 || mask.dims[0] != job->num_sequences || mask.dims[1] != job->num_tokens ||
+        job->num_masked < job->num_tokens)
+        return fail("CachedAttention: expected tree_mask [B, T, U] with U at least T");
     return NULL;
 }
 
@@ -147,10 +166,12 @@ static ort_status *compute(void *kernel, ort_context *context)
                                 .window = facts->window, .scale = facts->scale, .epsilon = facts->epsilon};
     struct tensor past_key;
     const void *past_value;
+    struct mask_size size;
     TRY(read_inputs(context, &job, &past_key, &past_value));
     TRY(check_lengths(&job));
+    TRY(check_mask(&job, &size));
     TRY(make_outputs(context, &job, &past_key, past_value));
-    TRY(allocate(&job));
+    TRY(allocate(&job, size.num_others));
     const int64_t tokens = job.num_sequences * job.num_tokens;
     TRY(run_tasks(context, prepare, &job, tokens, tokens / PREPARE_TOKENS, 1));
     return run_waves(context, &job);

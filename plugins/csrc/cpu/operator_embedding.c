@@ -1,5 +1,5 @@
-/* PackedRows: ids int32 [...], weights int8 [P, K/4, 16, 4], scales float [16 P] -> y float [..., K]: the rows of a
- * QuantizedLinear, which a model with a tied head looks up as embeddings. Attributes num_outputs, depth: K. */
+/* PackedRows: ids int32 [...], weights int8 [V, padded K], scales float [V] -> y float [..., K]: rows of a vocabulary's
+ * matrix, looked up as embeddings; VocabularyLinear multiplies with the same memory. Attributes num_outputs, depth: K. */
 #include <stdlib.h>
 
 #include "ort_node.h"
@@ -8,12 +8,10 @@ struct rows {
     int64_t num_outputs, depth;
 };
 
-static void unpack_row(const int8_t *weights, float scale, int64_t id, int64_t depth, float *y)
+static void unpack_row(const int8_t *codes, float scale, int64_t depth, float *y)
 {
-    const int64_t padded = (depth + DEPTH_STEP - 1) / DEPTH_STEP * DEPTH_STEP;
-    const int8_t *panel = weights + id / PANEL_COLUMNS * PANEL_COLUMNS * padded + id % PANEL_COLUMNS * DEPTH_GROUP;
     for (int64_t k = 0; k < depth; k++)
-        y[k] = (float)panel[k / DEPTH_GROUP * PANEL_COLUMNS * DEPTH_GROUP + k % DEPTH_GROUP] * scale;
+        y[k] = (float)codes[k] * scale;
 }
 
 static ort_status *compute(void *kernel, ort_context *context)
@@ -28,6 +26,7 @@ static ort_status *compute(void *kernel, ort_context *context)
     TRY(read_data(context, 2, &scales));
     if (ids.rank >= MOST_DIMS)
         return fail("PackedRows ids: expected at most 3 dimensions");
+    const int64_t padded = (rows->depth + DEPTH_STEP - 1) / DEPTH_STEP * DEPTH_STEP;
     int64_t count = 1;
     for (size_t i = 0; i < ids.rank; i++)
         count *= ids.dims[i];
@@ -37,7 +36,7 @@ static ort_status *compute(void *kernel, ort_context *context)
         const int64_t id = ((const int32_t *)ids.data)[i];
         if (id < 0 || id >= rows->num_outputs)
             return fail("PackedRows ids: expected ids of rows that exist");
-        unpack_row(weights, scales[id], id, rows->depth, y + i * rows->depth);
+        unpack_row(weights + id * padded, scales[id], rows->depth, y + i * rows->depth);
     }
     return NULL;
 }
@@ -53,29 +52,5 @@ static ort_status *create(const ort_operator *op, const ort_table *table, const 
     return ort_get_int(info, "depth", &rows->depth);
 }
 
-static const char *get_name(const ort_operator *op) { return (void)op, "PackedRows"; }
-static size_t count_inputs(const ort_operator *op) { return (void)op, 3; }
-static size_t count_outputs(const ort_operator *op) { return (void)op, 1; }
-static int get_input_type(const ort_operator *op, size_t index)
-{
-    static const int types[] = {ORT_INT32, ORT_INT8, ORT_FLOAT};
-    return (void)op, types[index];
-}
-
-const ort_operator operator_packed_rows = {
-    .version = ORT_INTERFACE_VERSION,
-    .get_name = get_name,
-    .get_provider = cpu_provider,
-    .get_input_type = get_input_type,
-    .count_inputs = count_inputs,
-    .get_output_type = all_floats,
-    .count_outputs = count_outputs,
-    .destroy = free,
-    .get_input_presence = all_required,
-    .get_output_presence = all_required,
-    .get_input_memory = default_memory,
-    .create_checked = create,
-    .compute_checked = compute,
-    .get_start_version = first_version,
-    .get_end_version = last_version,
-};
+NODE_OPERATOR(operator_packed_rows, "PackedRows", create, compute, .inputs = {ORT_INT32, ORT_INT8, ORT_FLOAT},
+              .outputs = {ORT_FLOAT});

@@ -107,22 +107,9 @@ static ort_status *create_gate(const ort_operator *op, const ort_table *table, c
     return ort_get_int(info, "activation", &gate->activation);
 }
 
-static const char *name_norm(const ort_operator *op) { return (void)op, "RmsNorm"; }
-static const char *name_add_norm(const ort_operator *op) { return (void)op, "AddRmsNorm"; }
-static const char *name_gate(const ort_operator *op) { return (void)op, "GatedActivation"; }
-static size_t one(const ort_operator *op) { return (void)op, 1; }
-static size_t two(const ort_operator *op) { return (void)op, 2; }
-static size_t three(const ort_operator *op) { return (void)op, 3; }
-
-#define ROW_OPERATOR(name, inputs, outputs, make, run)                                                                 \
-    {                                                                                                                  \
-        .version = ORT_INTERFACE_VERSION, .get_name = name, .get_provider = cpu_provider,                              \
-        .get_input_type = all_floats, .count_inputs = inputs, .get_output_type = all_floats, .count_outputs = outputs, \
-        .destroy = free, .get_input_presence = all_required, .get_output_presence = all_required, .get_input_memory = default_memory, \
-        .create_checked = make, .compute_checked = run, .get_start_version = first_version,                            \
-        .get_end_version = last_version,                                                                               \
-    }
-
-const ort_operator operator_rms_norm = ROW_OPERATOR(name_norm, two, one, create_norm, compute_norm);
-const ort_operator operator_add_rms_norm = ROW_OPERATOR(name_add_norm, three, two, create_norm, compute_add_norm);
-const ort_operator operator_gated_activation = ROW_OPERATOR(name_gate, one, one, create_gate, compute_gate);
+NODE_OPERATOR(operator_rms_norm, "RmsNorm", create_norm, compute_norm, .inputs = {ORT_FLOAT, ORT_FLOAT},
+              .outputs = {ORT_FLOAT});
+NODE_OPERATOR(operator_add_rms_norm, "AddRmsNorm", create_norm, compute_add_norm,
+              .inputs = {ORT_FLOAT, ORT_FLOAT, ORT_FLOAT}, .outputs = {ORT_FLOAT, ORT_FLOAT});
+NODE_OPERATOR(operator_gated_activation, "GatedActivation", create_gate, compute_gate, .inputs = {ORT_FLOAT},
+              .outputs = {ORT_FLOAT});

@@ -19,7 +19,7 @@ typedef struct ort_options ort_options;
 typedef struct ort_domain ort_domain;
 
 enum ort_error { ORT_FAIL = 1, ORT_INVALID_ARGUMENT = 2 };
-enum ort_type { ORT_FLOAT = 1, ORT_INT8 = 3, ORT_INT32 = 6, ORT_BOOL = 9 };
+enum ort_type { ORT_FLOAT = 1, ORT_INT8 = 3, ORT_INT32 = 6, ORT_INT64 = 7, ORT_BOOL = 9 };
 enum ort_presence { ORT_REQUIRED = 0, ORT_OPTIONAL = 1 };
 
 typedef void (*ort_function)(void);

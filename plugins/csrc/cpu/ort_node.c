@@ -77,6 +77,26 @@ ort_status *run_tasks(const ort_context *context, work work, void *job, int64_t 
     return ort_parallel_for(context, run_task, (size_t)num_tasks, 0, &range);
 }
 
+static const struct node_operator *node(const ort_operator *op) { return (const struct node_operator *)op; }
+
+static size_t count_types(const int *types, size_t most)
+{
+    size_t count = 0;
+    while (count < most && types[count])
+        count++;
+    return count;
+}
+
+const char *node_name(const ort_operator *op) { return node(op)->name; }
+size_t node_num_inputs(const ort_operator *op) { return count_types(node(op)->inputs, MOST_INPUTS); }
+size_t node_num_outputs(const ort_operator *op) { return count_types(node(op)->outputs, MOST_OUTPUTS); }
+int node_input_type(const ort_operator *op, size_t index) { return node(op)->inputs[index] & ~OPTIONAL; }
+int node_output_type(const ort_operator *op, size_t index) { return node(op)->outputs[index]; }
+int node_input_presence(const ort_operator *op, size_t index)
+{
+    return node(op)->inputs[index] & OPTIONAL ? ORT_OPTIONAL : ORT_REQUIRED;
+}
+
 int first_version(const ort_operator *op) { return (void)op, 1; }
 int last_version(const ort_operator *op) { return (void)op, INT32_MAX; }
 const char *cpu_provider(const ort_operator *op) { return (void)op, NULL; }

@@ -35,8 +35,48 @@ typedef void (*work)(void *job, int64_t first, int64_t last);
 ort_status *run_tasks(const ort_context *context, work work, void *job, int64_t total, int64_t num_tasks, int64_t step);
 
 /* What an operator's file fills in; the rest of `ort_operator` is the same for all. */
-extern const ort_operator operator_quantized_linear, operator_rms_norm, operator_add_rms_norm, operator_gated_activation,
-    operator_cached_attention, operator_packed_rows;
+extern const ort_operator operator_cached_attention;
+
+enum { MOST_INPUTS = 12, MOST_OUTPUTS = 4, OPTIONAL = 0x100 };
+
+/* An operator as its file states it: a name, types (0 ends them; | OPTIONAL where one may be left out), functions. */
+struct node_operator {
+    ort_operator base;
+    const char *name;
+    int inputs[MOST_INPUTS], outputs[MOST_OUTPUTS];
+};
+
+const char *node_name(const ort_operator *op);
+size_t node_num_inputs(const ort_operator *op);
+size_t node_num_outputs(const ort_operator *op);
+int node_input_type(const ort_operator *op, size_t index);
+int node_output_type(const ort_operator *op, size_t index);
+int node_input_presence(const ort_operator *op, size_t index);
+
+/* `create_function` makes what `compute_function` gets, by calloc or malloc. */
+#define NODE_OPERATOR(variable, text, create_function, compute_function, ...)                                          \
+    const struct node_operator variable = {                                                                            \
+        .base = {.version = ORT_INTERFACE_VERSION,                                                                     \
+                 .get_name = node_name,                                                                                \
+                 .get_provider = cpu_provider,                                                                         \
+                 .get_input_type = node_input_type,                                                                    \
+                 .count_inputs = node_num_inputs,                                                                      \
+                 .get_output_type = node_output_type,                                                                  \
+                 .count_outputs = node_num_outputs,                                                                    \
+                 .destroy = free,                                                                                      \
+                 .get_input_presence = node_input_presence,                                                            \
+                 .get_output_presence = all_required,                                                                  \
+                 .get_input_memory = default_memory,                                                                   \
+                 .create_checked = create_function,                                                                    \
+                 .compute_checked = compute_function,                                                                  \
+                 .get_start_version = first_version,                                                                   \
+                 .get_end_version = last_version},                                                                     \
+        .name = text,                                                                                                  \
+        __VA_ARGS__}
+
+extern const struct node_operator operator_rms_norm, operator_add_rms_norm, operator_gated_activation,
+    operator_packed_rows, operator_quantized_linear, operator_vocabulary_linear,
+    operator_top_candidates, operator_speculative_head;
 
 int first_version(const ort_operator *op);
 int last_version(const ort_operator *op);

@@ -12,7 +12,7 @@ INLINE void store_outputs(const struct linear_job *job, int64_t row, int64_t pan
     lanes y = lanes_mul(lanes_mul(sums, lanes_splat(job->row_scales[row])), lanes_load(job->scales + first));
     if (job->bias)
         y = lanes_add(y, lanes_load_part(job->bias + first, left));
-    lanes_store_part(job->y + row * job->num_outputs + first, y, left);
+    lanes_store_part(job->y + row * job->y_stride + first, y, left);
 }
 
 /* 256 hi + lo of two planes whose activations were 128 too large: `offset` is 128 times the sums of the weights. */

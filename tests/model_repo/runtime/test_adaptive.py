@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from draftsmith.model_repo.runtime.adaptive import AcceptanceCounts, AdaptiveDraftLength, FixedDraftLength
+from draftsmith.model_repo.runtime.adaptive import AdaptiveDraftSize, FixedDraftSize, StepReport
 from draftsmith.model_repo.runtime.cost_model import CostModel, Curve
-from draftsmith.model_repo.runtime.drafter import Draft
+from draftsmith.model_repo.runtime.draft_tree import NO_DRAFT, DraftTree
+from draftsmith.model_repo.runtime.evidence import AcceptanceCounts
 
 
 def test_a_curve_is_linear_between_its_points_and_goes_on_beyond():
@@ -31,22 +32,30 @@ def steep(rows, queries):
 MACHINES = {"small CPU": small_cpu, "flat GPU": flat_gpu, "steep": steep}
 
 
+def report(rows, queries, ms, **more):
+    return StepReport(
+        **{"num_rows": rows, "num_queries": queries, "verify_ms": ms, "num_tokens": rows, "draft_ms": 0.0, **more},
+        used_model=bool(more),
+    )
+
+
 def simulate(machine, rate, *, policy, rows=1, num_steps=1500, seed=0, noise=0.0):
     """Tokens a millisecond where each drafted token is accepted with probability ``rate``."""
     rng = np.random.default_rng(seed)
     histories = [AcceptanceCounts() for _ in range(rows)]
     tokens = time = 0.0
-    drafted = Draft(token_ids=[0] * 15, evidence=2)
+    drafted = DraftTree.chain([0] * 15, evidence=2)
     for _ in range(num_steps):
-        lengths = policy.choose([drafted] * rows, histories)
+        drafts = policy.prune([drafted] * rows, histories)
+        lengths = list(map(len, drafts))
         ms = machine(rows, 1 + max(lengths)) * float(np.exp(noise * rng.normal()))
-        policy.observe_step(rows, 1 + max(lengths), ms)
+        policy.observe_step(report(rows, 1 + max(lengths), ms))
         time += ms
-        for history, length in zip(histories, lengths, strict=True):
+        for history, draft in zip(histories, drafts, strict=True):
             accepted = 0
-            while accepted < length and rng.random() < rate:
+            while accepted < len(draft) and rng.random() < rate:
                 accepted += 1
-            policy.learn(history, drafted.cut(length), accepted)
+            policy.learn(history, draft, range(accepted))
             tokens += 1 + accepted
     return tokens / time
 
@@ -55,7 +64,7 @@ def calibrated(machine):
     cost = CostModel()
     shapes = [(1, t) for t in (1, 2, 4, 8, 16)] + [(16, t) for t in (1, 2, 4)]
     cost.calibrate({shape: machine(*shape) for shape in shapes})
-    return AdaptiveDraftLength(cost)
+    return AdaptiveDraftSize(cost)
 
 
 @pytest.mark.parametrize("rows", [1, 4, 16, 32])
@@ -66,7 +75,7 @@ def test_the_policy_is_never_under_95_percent_of_plain_and_near_the_best_fixed_l
     steps = 1200 // rows
     adaptive = simulate(machine, rate, policy=calibrated(machine), rows=rows, num_steps=steps)
     fixed = [
-        simulate(machine, rate, policy=FixedDraftLength(length), rows=rows, num_steps=steps)
+        simulate(machine, rate, policy=FixedDraftSize(length), rows=rows, num_steps=steps)
         for length in (0, 1, 3, 7, 15)
     ]
     assert adaptive >= 0.95 * fixed[0]
@@ -74,23 +83,23 @@ def test_the_policy_is_never_under_95_percent_of_plain_and_near_the_best_fixed_l
 
 
 def test_without_calibration_the_shape_is_learned():
-    policy = AdaptiveDraftLength(CostModel())
-    plain = simulate(steep, 0.0, policy=FixedDraftLength(0))
+    policy = AdaptiveDraftSize(CostModel())
+    plain = simulate(steep, 0.0, policy=FixedDraftSize(0))
     assert simulate(steep, 0.3, policy=policy, num_steps=4000) >= 0.95 * plain
 
 
 def test_a_machine_that_becomes_slow_does_not_change_the_choice():
     policy = calibrated(small_cpu)
     simulate(small_cpu, 0.6, policy=policy)
-    before = policy.choose([Draft(token_ids=[0] * 15, evidence=2)], [AcceptanceCounts()])
+    before = policy.prune([DraftTree.chain([0] * 15, evidence=2)], [AcceptanceCounts()])
     simulate(lambda b, t: 4 * small_cpu(b, t), 0.6, policy=policy, num_steps=50)
-    after = policy.choose([Draft(token_ids=[0] * 15, evidence=2)], [AcceptanceCounts()])
-    assert abs(before[0] - after[0]) <= 2
+    after = policy.prune([DraftTree.chain([0] * 15, evidence=2)], [AcceptanceCounts()])
+    assert abs(len(before[0]) - len(after[0])) <= 2
 
 
 def test_noisy_times_do_not_cost_the_gain():
     adaptive = simulate(small_cpu, 0.6, policy=calibrated(small_cpu), noise=0.3)
-    best = max(simulate(small_cpu, 0.6, policy=FixedDraftLength(n), noise=0.3) for n in (1, 3, 7))
+    best = max(simulate(small_cpu, 0.6, policy=FixedDraftSize(n), noise=0.3) for n in (1, 3, 7))
     assert adaptive >= 0.85 * best
 
 
@@ -98,7 +107,7 @@ def test_drafting_comes_back_when_it_pays_again():
     policy = calibrated(small_cpu)
     simulate(small_cpu, 0.0, policy=policy, num_steps=500)
     resumed = simulate(small_cpu, 0.9, policy=policy, num_steps=2000)
-    assert resumed >= 2.0 * simulate(small_cpu, 0.9, policy=FixedDraftLength(0))
+    assert resumed >= 2.0 * simulate(small_cpu, 0.9, policy=FixedDraftSize(0))
 
 
 def test_a_row_that_is_never_accepted_does_not_spoil_another_rows_drafts():
@@ -107,13 +116,13 @@ def test_a_row_that_is_never_accepted_does_not_spoil_another_rows_drafts():
     for _ in range(50):
         good.add(2, 8, 8)
         bad.add(2, 1, 0)
-    drafted = Draft(token_ids=[0] * 15, evidence=2)
-    assert policy.choose([drafted], [good])[0] >= 7
-    assert policy.choose([drafted], [bad])[0] <= 1
+    drafted = DraftTree.chain([0] * 15, evidence=2)
+    assert len(policy.prune([drafted], [good])[0]) >= 7
+    assert len(policy.prune([drafted], [bad])[0]) <= 1
 
 
 def test_nothing_is_chosen_where_nothing_is_drafted():
-    assert calibrated(small_cpu).choose([Draft(token_ids=[])] * 2, [AcceptanceCounts()] * 2) == [0, 0]
+    assert calibrated(small_cpu).prune([NO_DRAFT] * 2, [AcceptanceCounts()] * 2) == [NO_DRAFT] * 2
 
 
 def test_the_first_step_of_a_shape_is_not_counted():

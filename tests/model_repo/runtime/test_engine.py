@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from draftsmith.model_repo.contract.errors import ErrorCode, RequestError
 from draftsmith.model_repo.contract.params import GenerationRequest, SamplingParams
-from draftsmith.model_repo.runtime.adaptive import FixedDraftLength
+from draftsmith.model_repo.runtime.adaptive import FixedDraftSize
 
 from tests.model_repo.decoding import decode, make_engine, make_request, run, submit
 from tests.model_repo.toy_session import ToyModel, ToySession
@@ -44,7 +44,7 @@ def test_a_full_queue_refuses_and_takes_again_later():
 
 def test_slots_stay_dense_and_moved_caches_stay_right():
     session = ToySession(num_slots=4)
-    engine = make_engine(session, policy=FixedDraftLength(3))
+    engine = make_engine(session, policy=FixedDraftSize(3))
     lengths = (5, 60, 9, 60)
     requests = [make_request((240 + i, 241), max_tokens=n, end_ids=()) for i, n in enumerate(lengths)]
     answers = [submit(engine, r) for r in requests]

@@ -49,6 +49,7 @@ def package(tmp_path, monkeypatch):
         "min_query_len": 1,
         "feature_layers": [],
         "kv_cache": {"num_layers": 1, "num_kv_heads": 1, "head_dim": 1, "capacity": 100, "dtype": "float32"},
+        "draft": None,
         "bos_id": 1,
         "end_ids": [2],
         "special_tokens": {"bos_token": "<s>", "eos_token": "</s>"},
@@ -120,7 +121,7 @@ def test_a_file_with_another_content_is_named(package):
     ("values", "text"),
     [
         ({"backend": "abacus"}, "backend: expected onnxruntime"),
-        ({"format_version": 99}, "format_version: expected 2, found 99"),
+        ({"format_version": 99}, "format_version: expected 3, found 99"),
         ({"end_ids": [300]}, r"end_ids: expected ids of the vocabulary, found \[300\]"),
         ({"end_ids": "2"}, "end_ids: expected ids of the vocabulary"),
         ({"end_ids": [-1]}, "end_ids: expected ids of the vocabulary"),

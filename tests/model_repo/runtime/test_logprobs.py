@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from draftsmith.model_repo.runtime.adaptive import FixedDraftLength
+from draftsmith.model_repo.runtime.adaptive import FixedDraftSize
 from draftsmith.model_repo.runtime.logprobs import measure_logprobs
 
 from tests.model_repo.decoding import decode, make_request
@@ -38,7 +38,7 @@ def test_answers_carry_raw_logprobs_at_every_position_whatever_the_temperature(n
         return_log_probs=True,
         num_top_log_probs=num_top,
     )
-    answer = decode(request, policy=FixedDraftLength(7))
+    answer = decode(request, policy=FixedDraftSize(7))
     assert answer.last.num_accepted_draft_tokens > 0
     model, tokens = ToyModel(), list(prompt)
     for token, value, (ids, values) in zip(answer.ids, answer.logprobs, answer.top, strict=True):

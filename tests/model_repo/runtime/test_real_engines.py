@@ -9,7 +9,7 @@ from draftsmith.builder.pipeline import compile_only
 from draftsmith.builder.plan import BuildPlan
 from draftsmith.builder.progress import Silent
 from draftsmith.model_repo.contract.params import GenerationRequest, SamplingParams
-from draftsmith.model_repo.runtime.adaptive import FixedDraftLength
+from draftsmith.model_repo.runtime.adaptive import FixedDraftSize
 from draftsmith.model_repo.runtime.engine import DecodeEngine, EngineConfig
 from draftsmith.model_repo.runtime.loading import load_admission, load_engine, read_manifest
 from draftsmith.model_repo.runtime.sessions.onnxruntime import open_session
@@ -54,7 +54,7 @@ def open_engine(folder, draft_len, num_slots=5, **config):
     manifest = read_manifest(folder)
     session = open_session(folder, manifest, num_threads=1, num_slots=num_slots)
     return DecodeEngine(
-        session, load_admission(folder, manifest), EngineConfig(**config), policy=FixedDraftLength(draft_len)
+        session, load_admission(folder, manifest), EngineConfig(**config), policy=FixedDraftSize(draft_len)
     )
 
 
@@ -91,7 +91,7 @@ def test_what_a_slot_held_before_does_not_reach_its_next_owner(tiny_engine):
     clean = open_engine(folder, 3)
     expected = [a.facts() for a in run(clean, *[submit(clean, r) for r in REQUESTS])]
     spoilt = open_engine(folder, 3)
-    for array in spoilt._session._cache.values():
+    for array in spoilt._session._cache.arrays.values():
         array[:] = np.nan
     assert [a.facts() for a in run(spoilt, *[submit(spoilt, r) for r in REQUESTS])] == expected
 

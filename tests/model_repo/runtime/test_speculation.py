@@ -4,8 +4,9 @@ import itertools
 
 import numpy as np
 import pytest
-from draftsmith.model_repo.runtime.adaptive import FixedDraftLength
-from draftsmith.model_repo.runtime.drafter import MAX_EVIDENCE, Draft
+from draftsmith.model_repo.runtime.adaptive import FixedDraftSize
+from draftsmith.model_repo.runtime.draft_tree import DraftTree
+from draftsmith.model_repo.runtime.drafter import MAX_MATCH
 
 from tests.model_repo.decoding import OracleDrafter, decode, make_engine, make_request, run, submit
 from tests.model_repo.toy_session import ToyModel, ToySession
@@ -14,7 +15,7 @@ PROMPTS = [(250, 251, 252), (240,), tuple(range(240, 256)) * 3, (245, 245, 245, 
 
 
 def decode_plain(request, **options):
-    return decode(request, policy=FixedDraftLength(0), **options)
+    return decode(request, policy=FixedDraftSize(0), **options)
 
 
 def assert_drafts_mattered(*answers):
@@ -99,7 +100,7 @@ def test_forced_random_acceptance_for_200_steps_leaves_cache_and_text_right():
         request = make_request(prompt, max_tokens=600, end_ids=())
         texts[prompt] = [*prompt, *decode_plain(request, session=ToySession(session.model, capacity=900)).ids]
     drafter = OracleDrafter(texts)
-    engine = make_engine(session, drafter=drafter, policy=FixedDraftLength(4), max_draft_len=4)
+    engine = make_engine(session, drafter=drafter, policy=FixedDraftSize(4), max_draft_len=4)
     answers = [submit(engine, make_request(p, max_tokens=600, end_ids=())) for p in texts]
     for turn in range(200):
         if all(a.is_over for a in answers):
@@ -120,7 +121,7 @@ def test_forced_random_acceptance_for_200_steps_leaves_cache_and_text_right():
 @pytest.mark.parametrize("length", [1, 2, 15, 60])
 def test_any_draft_length_gives_the_same_text(length):
     request = make_request(PROMPTS[3], max_tokens=50, end_ids=(), max_draft_tokens=length)
-    answer = decode(request, policy=FixedDraftLength(length))
+    answer = decode(request, policy=FixedDraftSize(length))
     assert answer.facts() == decode_plain(request).facts()
     assert_drafts_mattered(answer)
 
@@ -157,9 +158,9 @@ class DrawingDrafter:
     def propose(self, queries):
         drafts = []
         for query in queries:
-            count = max(query.limit, 0)
+            count = max(min(query.limit, query.depth), 0)
             tokens = self._rng.choice(len(self._q), size=count, p=self._q).tolist()
-            drafts.append(Draft(token_ids=tokens, evidence=MAX_EVIDENCE, q=[self._q] * count))
+            drafts.append(DraftTree.chain(tokens, evidence=MAX_MATCH, q=[self._q] * count))
         return drafts
 
 

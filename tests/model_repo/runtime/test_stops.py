@@ -1,8 +1,8 @@
 """Where an answer ends: end tokens, stop words and lengths, at every place of an accepted block."""
 
 import pytest
-from draftsmith.model_repo.runtime.adaptive import FixedDraftLength
-from draftsmith.model_repo.runtime.drafter import Draft
+from draftsmith.model_repo.runtime.adaptive import FixedDraftSize
+from draftsmith.model_repo.runtime.draft_tree import DraftTree
 
 from tests.model_repo.decoding import decode, make_engine, make_request, run, submit
 from tests.model_repo.toy_session import ToyModel, ToySession
@@ -18,16 +18,16 @@ class PerfectDrafter:
         self._tokens = list(tokens)
 
     def propose(self, queries):
-        return [Draft(token_ids=self._tokens[len(q.tokens) :][: max(q.limit, 0)]) for q in queries]
+        return [DraftTree.chain(self._tokens[len(q.tokens) :][: max(min(q.limit, q.depth), 0)]) for q in queries]
 
 
 def decode_plain(**sampling):
-    return decode(make_request(PROMPT, **sampling), ToySession(MODEL), policy=FixedDraftLength(0))
+    return decode(make_request(PROMPT, **sampling), ToySession(MODEL), policy=FixedDraftSize(0))
 
 
 def decode_drafted(length=7, **sampling):
     whole = [*PROMPT, *decode_plain(max_tokens=60, end_ids=()).ids]
-    engine = make_engine(ToySession(MODEL), drafter=PerfectDrafter(whole), policy=FixedDraftLength(length))
+    engine = make_engine(ToySession(MODEL), drafter=PerfectDrafter(whole), policy=FixedDraftSize(length))
     return run(engine, submit(engine, make_request(PROMPT, **sampling)))
 
 
@@ -113,7 +113,7 @@ def test_min_tokens_suppresses_end_tokens_and_stop_words():
         answer = decode(
             make_request(PROMPT, min_tokens=12, stop_words=tuple(CHARS[:3])),
             ToySession(model),
-            policy=FixedDraftLength(length),
+            policy=FixedDraftSize(length),
         )
         assert answer.last.num_output_tokens >= 12
         assert answer.last.finish_reason in ("end_id", "stop_word")

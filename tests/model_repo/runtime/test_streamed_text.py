@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from draftsmith.model_repo.runtime.adaptive import FixedDraftLength
+from draftsmith.model_repo.runtime.adaptive import FixedDraftSize
 
 from tests.model_repo.decoding import make_engine, make_request, run, submit, tiny_tokenizer
 from tests.model_repo.runtime.test_stops import PerfectDrafter
@@ -33,7 +33,7 @@ class ScriptModel:
 def write(text, block, **sampling):
     ids = tiny_tokenizer().encode(text).ids
     engine = make_engine(
-        ToySession(ScriptModel(ids)), drafter=PerfectDrafter([*PROMPT, *ids]), policy=FixedDraftLength(block - 1)
+        ToySession(ScriptModel(ids)), drafter=PerfectDrafter([*PROMPT, *ids]), policy=FixedDraftSize(block - 1)
     )
     return run(engine, submit(engine, make_request(PROMPT, max_tokens=150, **sampling)))
 
@@ -59,7 +59,7 @@ def test_a_stop_word_of_several_bytes_a_character_is_cut_whole(block):
 def test_a_character_that_the_length_cuts_is_flushed_as_a_replacement(block):
     ids = tiny_tokenizer().encode("ab\U0001f600").ids
     engine = make_engine(
-        ToySession(ScriptModel(ids)), drafter=PerfectDrafter([*PROMPT, *ids]), policy=FixedDraftLength(block - 1)
+        ToySession(ScriptModel(ids)), drafter=PerfectDrafter([*PROMPT, *ids]), policy=FixedDraftSize(block - 1)
     )
     answer = run(engine, submit(engine, make_request(PROMPT, max_tokens=len(ids) - 1)))
     assert answer.text == tiny_tokenizer().decode(ids[:-1]) == "ab\ufffd"

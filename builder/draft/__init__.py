@@ -1,0 +1,1 @@
+"""Draft checkpoints of every format, read into one form."""

@@ -1,0 +1,1 @@
+"""Speculation measured side by side: questions, configurations, tables and reports."""

@@ -1,0 +1,120 @@
+"""What the report says of an engine besides its speed: read from engine.json."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from draftsmith.model_repo.contract.manifest import MANIFEST_NAME, Manifest
+from draftsmith.model_repo.runtime.loading import read_manifest
+
+from ..errors import UsageError
+from .configuration import Configuration
+
+VERSION_FOLDER = "1"
+_DRAFT_PREFIX = "draft"
+_RANKING_HEADS = ("speculative", "grouped")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineFacts:
+    """``target_key``: equal where two engines have the same target, so that one baseline serves both.
+
+    ``draft_bytes``: files that the draft adds; ``slot_bytes``: its cache of one request. ``recall``: share of the
+    target's most probable tokens that are among the k best ranked, by k. ``num_candidates``: the engine's own k, 0
+    without a ranking.
+    """
+
+    folder: Path
+    model_name: str
+    precision: str
+    backend: str
+    target_key: tuple[str, ...]
+    is_chat: bool
+    max_length: int
+    has_draft: bool
+    draft_name: str
+    head: str
+    num_candidates: int
+    target_bytes: int
+    draft_bytes: int
+    slot_bytes: int
+    recall: dict[int, float]
+
+    @property
+    def label(self) -> str:
+        """``smollm2 int8``."""
+        return f"{self.model_name} {self.precision}"
+
+    @property
+    def extra_share(self) -> float:
+        """What the draft's files add to the target's, as a share."""
+        return self.draft_bytes / self.target_bytes if self.target_bytes else 0.0
+
+
+def read_facts(configuration: Configuration) -> EngineFacts:
+    """The facts of a configuration's engine; its folder may be the package's or the engine's own.
+
+    Raises:
+        UsageError: there is no engine, or it has not what the configuration asks for.
+        ManifestError: engine.json is not what it says.
+    """
+    folder = find_engine(configuration.folder)
+    facts = describe_manifest(folder, read_manifest(folder))
+    wants = f"configuration {configuration.name}"
+    if configuration.draft == "model" and not facts.has_draft:
+        raise UsageError(wants, expected="an engine with a draft model", found="none", where=str(folder))
+    if configuration.num_candidates is not None and facts.head not in _RANKING_HEADS:
+        expected = "an engine with a speculative vocabulary, for k"
+        raise UsageError(wants, expected=expected, found=facts.head or "no draft", where=str(folder))
+    return facts
+
+
+def find_engine(folder: Path) -> Path:
+    """The folder of engine.json: ``folder``, or the version folder in it. Raises ``UsageError`` where there is none."""
+    for place in (folder, folder / VERSION_FOLDER):
+        if (place / MANIFEST_NAME).is_file():
+            return place
+    raise UsageError("--config", expected="a folder with an engine", found=f"no {MANIFEST_NAME}", where=str(folder))
+
+
+def describe_manifest(folder: Path, manifest: Manifest) -> EngineFacts:
+    """The facts of a manifest."""
+    own = [entry for entry in manifest.files if not entry.name.startswith(_DRAFT_PREFIX)]
+    draft = manifest.draft
+    return EngineFacts(
+        folder=folder,
+        model_name=manifest.model_name,
+        precision=manifest.precision,
+        backend=manifest.backend,
+        target_key=_target_key(manifest),
+        is_chat=manifest.chat_template_file is not None,
+        max_length=manifest.max_length,
+        has_draft=draft is not None,
+        draft_name=draft.name if draft else "",
+        head=draft.head if draft else "",
+        num_candidates=draft.num_candidates if draft and draft.head in _RANKING_HEADS else 0,
+        target_bytes=sum(entry.num_bytes for entry in own),
+        draft_bytes=sum(entry.num_bytes for entry in manifest.files) - sum(entry.num_bytes for entry in own),
+        slot_bytes=draft.kv_cache.slot_bytes if draft else 0,
+        recall=read_recall(draft.quality if draft else {}),
+    )
+
+
+def read_recall(quality: Mapping[str, object]) -> dict[int, float]:
+    """``quality["recall"]`` (JSON has its k as strings), smallest k first; what is no share is left out."""
+    found = quality.get("recall")
+    if not isinstance(found, Mapping):
+        return {}
+    numbers = {
+        int(k): float(value)
+        for k, value in found.items()
+        if str(k).isdigit() and isinstance(value, (int, float)) and 0 <= value <= 1
+    }
+    return dict(sorted(numbers.items()))
+
+
+def _target_key(manifest: Manifest) -> tuple[str, ...]:
+    """Checksums of the target's weights, or of its graph where the weights are in it."""
+    own = [entry for entry in manifest.files if not entry.name.startswith(_DRAFT_PREFIX)]
+    weights = sorted(entry.sha256 for entry in own if entry.name.endswith(".weights"))
+    return tuple(weights or sorted(entry.sha256 for entry in own if entry.name == manifest.graph_file))

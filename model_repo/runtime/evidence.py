@@ -1,0 +1,51 @@
+"""Classes of guesses that are accepted alike, and how often each class was.
+
+Looked-up guesses are classed by the length of the match, a draft model's by the chance that the model gives them, apart
+for greedy and for sampled requests (what a chance means differs: see ``candidates``).
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from .drafter import MAX_MATCH
+
+_EDGES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.75, 0.9, 0.97)
+_MIDDLES = (0.01, 0.035, 0.075, 0.15, 0.25, 0.37, 0.52, 0.67, 0.83, 0.94, 0.985)
+_GREEDY = MAX_MATCH + 1
+_SAMPLED = _GREEDY + len(_MIDDLES)
+NUM_CLASSES = _SAMPLED + len(_MIDDLES)
+PRIORS = (0.3, 0.2, 0.4, 0.55, 0.65, 0.75, *_MIDDLES, *_MIDDLES)
+"""Chance of acceptance by class, before anything was seen."""
+
+_PRIOR_WEIGHT = 4.0
+_KEEP = 0.97  # of the old counts, a block
+
+
+def classify(chance: float, *, is_sampled: bool) -> int:
+    """The class of a draft model's guess, whose model gives it ``chance`` (0 to 1)."""
+    return (_SAMPLED if is_sampled else _GREEDY) + bisect_right(_EDGES, chance)
+
+
+@dataclass(slots=True)
+class AcceptanceCounts:
+    """Decayed counts, by class, of guesses that were judged and of those that were accepted."""
+
+    judged: list[float] = field(default_factory=lambda: [0.0] * NUM_CLASSES)
+    accepted: list[float] = field(default_factory=lambda: [0.0] * NUM_CLASSES)
+
+    def add(self, evidence: int, judged: int, accepted: int) -> None:
+        """A block: ``judged`` guesses of a class were looked at and ``accepted`` of them were right."""
+        self.judged[evidence] = self.judged[evidence] * _KEEP + judged
+        self.accepted[evidence] = self.accepted[evidence] * _KEEP + accepted
+
+    def rate(self, evidence: int, prior: float) -> float:
+        """The chance that a guess is accepted, pulled to ``prior`` while little was seen."""
+        return (self.accepted[evidence] + _PRIOR_WEIGHT * prior) / (self.judged[evidence] + _PRIOR_WEIGHT)
+
+    def rates(self, priors: Sequence[float]) -> list[float]:
+        """``rate`` of every class."""
+        return [
+            (accepted + _PRIOR_WEIGHT * prior) / (judged + _PRIOR_WEIGHT)
+            for accepted, judged, prior in zip(self.accepted, self.judged, priors, strict=True)
+        ]

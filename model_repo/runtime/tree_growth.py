@@ -1,0 +1,59 @@
+"""Grows the draft tree of one row, level by level, by the chance of its nodes. Lists only; runs no model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from .draft_tree import ROOT, DraftTree
+from .evidence import classify
+
+
+@dataclass(slots=True)
+class TreeGrowth:
+    """Nodes so far and, of the newest level, those that are followed (``frontier``).
+
+    ``chances``: of each node, that it and its ancestors are accepted. ``sources``: index of the parent among the nodes
+    that were fed at the level before (what ``hidden`` it continues).
+    """
+
+    width: int
+    is_sampled: bool
+    rates: Sequence[float]
+    token_ids: list[int] = field(default_factory=list)
+    parents: list[int] = field(default_factory=list)
+    evidence: list[int] = field(default_factory=list)
+    chances: list[float] = field(default_factory=list)
+    sources: list[int] = field(default_factory=list)
+    frontier: list[int] = field(default_factory=lambda: [ROOT])
+
+    def add_level(self, token_ids: Sequence[Sequence[int]], chances: Sequence[Sequence[float]]) -> None:
+        """Candidates, best first, of each node of the frontier: their ids (-1: none) and what the model gives them."""
+        first = len(self.token_ids)
+        for source, (parent, ids, values) in enumerate(zip(self.frontier, token_ids, chances, strict=False)):
+            above = 1.0 if parent == ROOT else self.chances[parent]
+            for token, value in zip(ids[: self._num_children], values, strict=False):
+                if token < 0:
+                    break
+                evidence = classify(value, is_sampled=self.is_sampled)
+                self.token_ids.append(token)
+                self.parents.append(parent)
+                self.evidence.append(evidence)
+                self.chances.append(above * self.rates[evidence])
+                self.sources.append(source)
+        newest = range(first, len(self.token_ids))
+        self.frontier = sorted(sorted(newest, key=lambda node: -self.chances[node])[: self.width])
+
+    @property
+    def _num_children(self) -> int:
+        """Guesses kept of a node's candidates: a chain keeps one, a tree more than it follows."""
+        return 1 if self.width == 1 else 2 * self.width
+
+    @property
+    def frontier_chance(self) -> float:
+        """That one of the frontier's nodes is accepted."""
+        return sum(self.chances[node] for node in self.frontier)
+
+    def finish(self, limit: int) -> DraftTree:
+        """The ``limit`` likeliest nodes."""
+        order = sorted(range(len(self.chances)), key=lambda node: -self.chances[node])[:limit]
+        tree = DraftTree(token_ids=self.token_ids, parents=self.parents, evidence=self.evidence)
+        return tree.keep(sorted(order))
