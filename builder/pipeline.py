@@ -11,8 +11,8 @@ from draftsmith.model_repo.contract.manifest import Manifest, Precision
 from draftsmith.plugins.cpu_library import find_compiler
 
 from .checkpoint.source import Checkpoint, open_checkpoint
-from .draft.locate import find_draft
-from .draft.trial import try_draft
+from .drafting.locate import find_draft
+from .drafting.trial import try_draft
 from .engines import BuildOptions, get_builder
 from .errors import CheckpointError, UsageError
 from .package.assemble import ModelFacts, make_manifest, write_tokenizer_files
@@ -29,7 +29,7 @@ from .quantize.quality_gate import DEFAULT_MAX_KL, DEFAULT_MIN_TOP1, QualityLimi
 from .spec.memory import estimate_memory
 
 if TYPE_CHECKING:
-    from .draft.resolve import ResolvedDraft
+    from .drafting.resolve import ResolvedDraft
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +174,7 @@ class _Job:
         if not self.draft_hash:
             return None
         if not self.resolved:
-            from .draft.resolve import resolve_draft  # noqa: PLC0415 (most builds have no draft)
+            from .drafting.resolve import resolve_draft  # noqa: PLC0415 (most builds have no draft)
 
             found = resolve_draft(self.plan.draft, self.checkpoint, self.checkpoint_hash, self.text, self.progress)
             self.resolved.append(found)

@@ -7,7 +7,7 @@ from typing import Any
 
 from draftsmith.model_repo.contract.manifest import PRECISIONS, Precision
 
-from .draft.choice import AUTO, NONE, DraftChoice
+from .draft_options import AUTO, NONE, DraftChoice
 from .errors import UsageError
 
 DEFAULT_MAX_BATCH = 16

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import onnxruntime
 from draftsmith.builder.draft.checkpoint import DraftCheckpoint
 from draftsmith.builder.spec.draft import DraftSpec
+from draftsmith.builder.spec.ranking import Ranking
 from draftsmith.builder.spec.target import ModelSpec, RopeSpec
-from draftsmith.builder.vocabulary.ranking import Ranking
 from draftsmith.model_repo.contract.manifest import DraftEngine
 from draftsmith.plugins.cpu_library import LIBRARY_NAME
 

@@ -14,7 +14,19 @@ import typer
 from draftsmith.model_repo.contract.errors import DraftsmithError, ManifestError, RequestError
 
 from ..errors import BuilderError
-from . import backends, build, chat, generate, inspect, package, serve
+from . import (
+    backends,
+    build,
+    chat,
+    choose_vocabulary,
+    evaluate,
+    fit_vocabulary,
+    generate,
+    inspect,
+    package,
+    serve,
+    train_draft,
+)
 
 EXIT_USAGE = 2
 EXIT_FAILED = 5
@@ -37,6 +49,10 @@ app.command("package")(package.package_engines)
 app.command("serve")(serve.serve_repository)
 app.command("chat")(chat.chat_with_model)
 app.command("generate")(generate.generate_text)
+app.command("evaluate")(evaluate.evaluate_configurations)
+app.command("fit-vocabulary")(fit_vocabulary.fit_vocabulary)
+app.command("choose-vocabulary")(choose_vocabulary.choose_vocabulary)
+app.command("train-draft")(train_draft.train_draft)
 app.command("backends")(backends.list_backends)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..draft.choice import AUTO, DraftChoice
+from ..draft_options import AUTO, DraftChoice
 from ..errors import UsageError
 from ..plan import DEFAULT_MAX_BATCH, DEFAULT_MAX_QUERY_LEN, BuildPlan, default_name
 from ..progress import Progress

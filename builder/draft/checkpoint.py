@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 from draftsmith.builder.spec.draft import DraftSpec
-from draftsmith.builder.vocabulary.ranking import Ranking
+from draftsmith.builder.spec.ranking import Ranking
 
 DraftFormat = Literal["eagle3", "specforge", "speculators", "modelopt", "specvocab"]
 

@@ -127,8 +127,10 @@ def _choose_head(plan: DraftPlan, draft: DraftCheckpoint) -> DraftHead:
 
 
 def _count_candidates(head: DraftHead, vocab_size: int) -> int:
-    if head.ranking is not None:
-        return min(head.ranking.num_candidates, vocab_size)
+    ranking = head.ranking
+    if ranking is not None:
+        size = 1 if ranking.groups is None else int(ranking.groups.shape[1])
+        return min(max(1, ranking.num_candidates // size) * size, vocab_size)
     return vocab_size if head.target_ids is None else len(head.target_ids)
 
 

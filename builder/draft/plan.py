@@ -7,8 +7,8 @@ import numpy.typing as npt
 
 from ..checkpoint.source import Checkpoint
 from ..errors import UsageError
-from ..spec.draft import HeadKind
-from ..vocabulary.ranking import Ranking
+from ..spec.draft import DraftSpec, HeadKind
+from ..spec.ranking import Ranking
 from .checkpoint import DraftCheckpoint
 
 NUM_OUTPUTS = 16
@@ -48,8 +48,8 @@ class DraftPlan:
         if (self.head in ("speculative", "grouped")) != (self.ranking is not None):
             expected = "a ranking for the heads speculative and grouped alone"
             raise UsageError("draft head", expected=expected, found=f"{self.head}, ranking: {self.ranking is not None}")
-        if self.ranking is not None and (self.ranking.groups is not None) != (self.head == "grouped"):
-            raise UsageError("draft ranking", expected=f"one for the head {self.head}", found="another")
+        if self.ranking is not None:
+            self._check_ranking(self.ranking, self.draft.spec)
         own = self.draft.target_ids
         if own is not None and self.head not in ("full", "subset"):
             raise UsageError("draft head", expected="subset, for a draft with a subset of its own", found=self.head)
@@ -57,6 +57,19 @@ class DraftPlan:
             raise UsageError("draft head", expected="the tokens of the subset", found="none")
         if own is not None and self.target_ids is not None and not np.array_equal(own, self.target_ids):
             raise UsageError("draft subset", expected="the draft's own", found="another")
+
+    def _check_ranking(self, ranking: Ranking, spec: DraftSpec) -> None:
+        groups = ranking.groups
+        if (groups is not None) != (self.head == "grouped"):
+            raise UsageError("draft ranking", expected=f"one for the head {self.head}", found="another")
+        if groups is not None and not ranking.is_exact:
+            raise UsageError("draft ranking", expected="exact logits behind a ranking of groups", found="scores alone")
+        rows = spec.vocab_size if groups is None else len(groups)
+        wanted = [(ranking.rank, spec.hidden_size), (rows, ranking.rank)]
+        found = [ranking.down.shape, ranking.vocabulary.shape]
+        if found != wanted:
+            expected = f"matrices {wanted[0]} and {wanted[1]}, for this draft"
+            raise UsageError("draft ranking", expected=expected, found=f"{found[0]} and {found[1]}")
 
     def _check_model(self) -> None:
         if self.head != "full" or self.ranking is not None or self.target_ids is not None:

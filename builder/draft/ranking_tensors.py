@@ -2,7 +2,7 @@
 
 from ..errors import CheckpointError
 from ..model.config import Config
-from ..vocabulary.ranking import Ranking
+from ..spec.ranking import Ranking
 from .tensor_names import RANKING_DOWN, RANKING_VOCABULARY, to_stored_name
 from .tensors import DraftTensors
 

@@ -69,15 +69,14 @@ class _Target:
 
 
 def _resolve(name: str, values: Index, target: _Target, choices: list[str]) -> Index:
-    """Target ids of one map, as its name says; ``d2t`` with direct ids only where nothing else can be meant."""
+    """Target ids of one map, as its name says; ``d2t`` with direct ids only where the mask agrees with them alone."""
     rows = np.arange(len(values))
     ids = values + rows if name == OFFSETS else values
     fault = _find_fault(ids, target)
     if fault is None:
         return ids
-    if name == OFFSETS and _find_fault(values, target) is None:
-        reason = f"read as offsets: {fault[1]}" if target.masked is None else f"{MASK} agrees with them alone"
-        choices.append(f"{OFFSETS} was taken as direct target ids, not as offsets ({reason}).")
+    if name == OFFSETS and target.masked is not None and _find_fault(values, target) is None:
+        choices.append(f"{OFFSETS} was taken as direct target ids, not as offsets ({MASK} agrees with them alone).")
         return values
     raise _error(name, *fault, target.where)
 

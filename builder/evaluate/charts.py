@@ -64,10 +64,10 @@ def draw_step_times(figures: Sequence[Figures]) -> str:
 
 
 def draw_recall(entries: Sequence[Entry], colours: Mapping[str, int]) -> str:
-    """Share of most probable tokens among the k best ranked, by k; empty where no build measured it."""
+    """Share of most probable tokens among the k best ranked, by k; empty where no build measured it at several k."""
     known = find_ranked(entries)
     sizes = sorted({k for entry in known for k in entry.facts.recall})
-    if not sizes:
+    if len(sizes) < 2:
         return ""
     at = {k: float(index) for index, k in enumerate(sizes)}  # k doubles from one to the next, so steps are even
     lines = [

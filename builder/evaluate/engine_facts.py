@@ -101,13 +101,19 @@ def describe_manifest(folder: Path, manifest: Manifest) -> EngineFacts:
 
 
 def read_recall(quality: Mapping[str, object]) -> dict[int, float]:
-    """``quality["recall"]`` (JSON has its k as strings), smallest k first; what is no share is left out."""
+    """``quality["recall"]`` as recall by k, smallest k first; what is no share is left out.
+
+    It is what ``fit-vocabulary`` measured, ``recall`` at ``num_candidates`` and (``by_k``) at others, or by k alone;
+    JSON has its k as strings.
+    """
     found = quality.get("recall")
     if not isinstance(found, Mapping):
         return {}
+    by_k = found.get("by_k")
+    given = {**(by_k if isinstance(by_k, Mapping) else found), found.get("num_candidates"): found.get("recall")}
     numbers = {
         int(k): float(value)
-        for k, value in found.items()
+        for k, value in given.items()
         if str(k).isdigit() and isinstance(value, (int, float)) and 0 <= value <= 1
     }
     return dict(sorted(numbers.items()))

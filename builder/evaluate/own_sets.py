@@ -10,7 +10,6 @@ from .questions import Question, parse_questions
 from .tasks import LONG_CONTEXT
 
 LANGUAGES_FILE = "languages.jsonl"
-NUM_LONG_QUESTIONS = 6
 _REQUESTS = (
     "Summarize document {number} in two or three sentences.",
     "What is document {number} about? Name its main points.",
@@ -33,11 +32,8 @@ def write_long_questions(count_tokens: Callable[[str], int], num_tokens: int) ->
     The documents are the shipped texts in an order that is each question's own; when they are used up they come again
     with their sentences in another order, so that no passage is longer than a sentence twice the same.
     """
-    documents = [_plain(document) for name in ("held_out", "calibration") for document in read_shipped(name)]  # type: ignore[arg-type]
-    return [
-        _write_question(index, documents, count_tokens, num_tokens)
-        for index in range(min(NUM_LONG_QUESTIONS, len(_REQUESTS)))
-    ]
+    documents = [_plain(document) for name in ("held_out", "calibration") for document in read_shipped(name)]
+    return [_write_question(index, documents, count_tokens, num_tokens) for index in range(len(_REQUESTS))]
 
 
 def _write_question(index: int, documents: list[str], count_tokens: Callable[[str], int], num_tokens: int) -> Question:

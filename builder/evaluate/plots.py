@@ -76,21 +76,23 @@ def draw_bars(
     ticks = find_ticks(longest)
     scale = 100.0 * label_share / (longest or 1.0)
     pieces: list[str] = []
-    titles: list[str] = []  # above the mark
+    texts: list[str] = []  # above the mark
     top = 0
     for group in groups:
         if group.title:
-            titles.append(f'<text class="group" x="0" y="{top + 13}">{escape(group.title)}</text>')
+            texts.append(f'<text class="group" x="0" y="{top + 13}">{escape(group.title)}</text>')
             top += _TITLE
         for bar in group.bars:
             pieces.append(_draw_bar(bar, top, scale, unit))
+            end = bar.length * scale
+            texts.append(f'<text class="value" x="{end:.3f}%" dx="6" y="{top + 13}">{escape(bar.label)}</text>')
             top += _ROW
         top += _GAP
     height = top - _GAP + 20 if groups else 20
     grid = [_vertical(tick * scale, height - 18, "grid") for tick in ticks]
     axis = [_tick_text(tick * scale, height - 3, f"{tick:g}{unit}") for tick in ticks]
     marked = [_vertical(mark * scale, height - 18, "mark")] if mark is not None else []
-    return _svg([*grid, *pieces, *marked, *titles, *axis], height, title)
+    return _svg([*grid, *pieces, *marked, *texts, *axis], height, title)
 
 
 def longest_bar(groups: Sequence[BarGroup]) -> float:
@@ -150,7 +152,6 @@ def _draw_bar(bar: Bar, top: int, scale: float, unit: str) -> str:
             f' rx="2"><title>{hint}</title></rect>'
         )
         start += width
-    pieces.append(f'<text class="value" x="{start:.3f}%" dx="6" y="{top + 13}">{escape(bar.label)}</text>')
     return "".join(pieces)
 
 

@@ -29,7 +29,8 @@ font-variant-numeric:tabular-nums}.tile span{color:var(--soft);font-size:13px;di
 .legend i{display:inline-block;width:11px;height:11px;border-radius:3px;margin-right:7px}
 .plot{display:block;overflow:visible;font-size:12px;font-variant-numeric:tabular-nums}
 .inner,.inner svg{overflow:visible}
-text{fill:var(--ink)}text.tick,text.axis{fill:var(--soft)}text.group{font-weight:600;font-size:13px;paint-order:stroke;stroke:var(--card);
+text{fill:var(--ink)}text.tick,text.axis{fill:var(--soft)}text.group{font-weight:600;font-size:13px}
+text.group,text.value{paint-order:stroke;stroke:var(--card);
 stroke-width:5px}text.tick{font-size:11px}
 line.grid{stroke:var(--grid)}line.mark{stroke:var(--soft);stroke-width:1.5;stroke-dasharray:4 3}
 .s0{fill:var(--s0);stroke:var(--s0);background:var(--s0)}.s1{fill:var(--s1);stroke:var(--s1);background:var(--s1)}
@@ -43,7 +44,8 @@ polyline.line{fill:none;stroke-width:2.25;stroke-linejoin:round}circle.dot{strok
 details[open] summary{margin-bottom:12px}
 table{border-collapse:collapse;width:100%;font-size:13px;font-variant-numeric:tabular-nums}
 th,td{padding:7px 9px;text-align:right;white-space:nowrap;border-bottom:1px solid var(--line)}
-th{color:var(--soft);font-weight:600;vertical-align:bottom;white-space:normal}th:first-child,td:first-child{text-align:left}
+th{color:var(--soft);font-weight:600;vertical-align:bottom;white-space:normal}
+th:first-child,td:first-child{text-align:left}
 td.text,th.text{text-align:left}tbody tr:last-child td{border-bottom:0}
 tr.head td{font-weight:600;padding-top:16px;background:none}tr.sum td{font-weight:600}
 td.bad{color:var(--bad);font-weight:700}

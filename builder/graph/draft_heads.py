@@ -7,7 +7,7 @@ import numpy.typing as npt
 from draftsmith.plugins.packing import pack_ranking
 
 from ..spec.draft import HeadKind
-from ..vocabulary.ranking import Ranking
+from ..spec.ranking import Ranking
 from .graph_builder import Dim, GraphBuilder
 from .linear import STORAGE_DTYPES, Storage
 from .native_linear import DRAFTSMITH

@@ -15,8 +15,8 @@ class DraftSpec:
     """One decoder layer over the token embedding and the fused features of a target (EAGLE-3).
 
     First step of a block: ``features`` [3 d_target] of position t -> [``norm_before_fc``: one RMS norm over all 3
-    d_target | ``fc_norm``: one norm a feature] -> fc (``fc_bias``) -> hidden [d]. Later steps take the hidden state that
-    the step before gave. The token beside it is the one at position t + 1.
+    d_target | ``fc_norm``: one norm a feature] -> fc (``fc_bias``) -> hidden [d]. Later steps take the hidden state
+    that the step before gave. The token beside it is the one at position t + 1.
 
     Layer: x = concat(norm(embedding), norm(hidden)) [2d]; the residual is hidden, or its norm where
     ``norm_before_residual``; attention with q, k, v of width 2d; MLP with its norm. The layer's result h is fed back as

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..spec.ranking import Ranking
 from .candidates import best_first, score
 from .hidden_states import HeadStates
-from .ranking import Ranking
 from .recall import BLOCK_BYTES
 
 FloatArray = npt.NDArray[np.float32]

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from .ranking import Ranking
+from ..spec.ranking import Ranking
 
 FloatArray = npt.NDArray[np.float32]
 TokenIds = npt.NDArray[np.int64]

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import CheckpointError
-from .ranking import Ranking
+from ..spec.ranking import Ranking
 
 Array = npt.NDArray[Any]
 _KINDS = {"ranking": "draftsmith-ranking", "subset": "draftsmith-subset"}

@@ -12,6 +12,7 @@ from ..draft.checkpoint import DraftCheckpoint
 from ..errors import UsageError
 from ..progress import Progress
 from ..quantize.text import read_shipped, split_text
+from ..spec.ranking import Ranking
 from .adaptive import AdaptiveCandidates, fit_adaptive
 from .candidates import RankedTokens
 from .choose import Frequencies, mean_probabilities
@@ -19,7 +20,6 @@ from .closed_form import fit_ranking, second_moment
 from .grouping import fit_group_ranking, group_tokens
 from .hidden_states import HeadStates, draft_head_states, read_head, run_target, target_head_states
 from .passages import Document, encode_passages
-from .ranking import Ranking
 from .recall import ALL_TASKS, Recall, measure_recall
 
 FloatArray = npt.NDArray[np.float32]

@@ -7,8 +7,8 @@ members' logits, which follows its best member; its rank is then cut in closed f
 import numpy as np
 import numpy.typing as npt
 
+from ..spec.ranking import Ranking
 from .closed_form import fit_ranking, second_moment
-from .ranking import Ranking
 
 FloatArray = npt.NDArray[np.float32]
 Groups = npt.NDArray[np.int32]

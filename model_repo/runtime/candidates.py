@@ -24,9 +24,12 @@ def find_candidate_chances(inputs: DraftInputs, outputs: DraftOutputs) -> FloatA
         weights = np.exp(perturbed)
         weights /= weights.sum(axis=-1, keepdims=True)
         drawn = (inputs.noise_keys != 0)[..., None]
-        scores = np.where(drawn, weights, np.exp(scores))
-        return np.nan_to_num(scores.astype(np.float32), nan=0.0)
-    return np.nan_to_num(np.exp(scores), nan=0.0)
+        return _without_nan(np.where(drawn, weights, np.exp(scores)))
+    return _without_nan(np.exp(scores))
+
+
+def _without_nan(chances: FloatArray) -> FloatArray:
+    return np.asarray(np.nan_to_num(chances, nan=0.0), np.float32)
 
 
 def draw_noise(noise_keys: Int64Array, token_ids: Int32Array) -> FloatArray:

@@ -32,9 +32,7 @@ class ToyModel:
 class ToySession:
     """``TargetSession`` over a ``ToyModel``. ``steps`` records (rows, tokens a row) of every step."""
 
-    def __init__(
-        self, model=None, *, num_slots=4, capacity=200, max_query_len=64, min_query_len=1, has_features=False
-    ):
+    def __init__(self, model=None, *, num_slots=4, capacity=200, max_query_len=64, min_query_len=1, has_features=False):
         self.model = model or ToyModel()
         self.num_slots = num_slots
         self.capacity = capacity

@@ -64,6 +64,8 @@ def test_guesses_about_the_map_are_told(tmp_path: Path) -> None:
         ({"d2t": np.array([0, 0, 0, 302])}, r"`d2t`: expected target ids from 0 to 304, found 305 at row 3"),
         ({"d2t": np.array([-1, 0, 0, 0])}, r"`d2t`: expected target ids from 0 to 304, found -1 at row 0"),
         ({"d2t": np.array([1, 0, 0, 0])}, r"`d2t`: expected each target id once, found 1 at rows 0 and 1"),
+        ({"d2t": np.array([2, 4, 7, 302])}, "found 305 at row 3"),
+        ({"d2t": np.array([2, 1, 7, 297])}, "found 2 at rows 0 and 1"),
         ({"vocab_map": np.array([1, 2, 2, 3])}, r"`vocab_map`: expected each target id once, found 2 at rows 1 and 2"),
         ({"vocab_map": np.array([1, 2, 305, 3])}, "found 305 at row 2"),
         ({"d2t": np.zeros(4, np.int64), "t2d": MASK}, "`d2t`: expected the tokens of t2d"),

@@ -67,6 +67,9 @@ def test_engines_with_the_same_weights_have_the_same_target() -> None:
 
 def test_recall_that_is_no_share_is_left_out() -> None:
     assert read_recall({"recall": {"8": 0.5, "x": 0.1, "9": 2, "10": "no"}}) == {8: 0.5}
+    fitted = {"num_candidates": 64, "positions": 9, "recall": 0.9, "mass": 0.8, "tasks": {"chat": {"recall": 0.7}}}
+    assert read_recall({"recall": fitted}) == {64: 0.9}
+    assert read_recall({"recall": {**fitted, "by_k": {"128": 0.95, "64": 0.9}}}) == {64: 0.9, 128: 0.95}
     assert read_recall({}) == read_recall({"recall": 0.9}) == {}
 
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from draftsmith.builder.spec.ranking import Ranking
 from draftsmith.builder.vocabulary import adaptive
 from draftsmith.builder.vocabulary.adaptive import AdaptiveCandidates, entropy_of_best, fit_adaptive
 from draftsmith.builder.vocabulary.hidden_states import HeadStates
-from draftsmith.builder.vocabulary.ranking import Ranking
 
 
 def test_entropy_of_known_distributions():

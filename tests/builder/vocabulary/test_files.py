@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from draftsmith.builder.errors import CheckpointError
+from draftsmith.builder.spec.ranking import Ranking
 from draftsmith.builder.vocabulary.files import (
     load_ranking,
     load_subset,
@@ -13,7 +14,6 @@ from draftsmith.builder.vocabulary.files import (
     save_ranking,
     save_subset,
 )
-from draftsmith.builder.vocabulary.ranking import Ranking
 from safetensors.numpy import save_file
 
 FACTS = make_facts("a" * 64, "my-draft", 40, {"recall": {"recall": 0.98}})

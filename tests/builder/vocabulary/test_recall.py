@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from draftsmith.builder.errors import UsageError
+from draftsmith.builder.spec.ranking import Ranking
 from draftsmith.builder.vocabulary import recall as recall_module
 from draftsmith.builder.vocabulary.candidates import RankedTokens, StaticTokens, best_first
 from draftsmith.builder.vocabulary.choose import choose_subset, corpus_frequencies, order_tokens, target_frequencies
@@ -10,7 +11,6 @@ from draftsmith.builder.vocabulary.closed_form import fit_ranking, second_moment
 from draftsmith.builder.vocabulary.grouping import fit_group_ranking, group_tokens
 from draftsmith.builder.vocabulary.hidden_states import HeadStates
 from draftsmith.builder.vocabulary.passages import Passage
-from draftsmith.builder.vocabulary.ranking import Ranking
 from draftsmith.builder.vocabulary.recall import measure_recall
 
 

@@ -122,7 +122,10 @@ def test_the_adaptive_policy_keeps_the_text_and_turns_a_useless_draft_off():
 
 
 def test_depth_1_width_1_and_a_draft_longer_than_the_answer():
-    for setting in ({"draft_depth": 1, "draft_width": 1}, {"draft_depth": 30, "max_draft_tokens": 30, "draft_width": 1}):
+    for setting in (
+        {"draft_depth": 1, "draft_width": 1},
+        {"draft_depth": 30, "max_draft_tokens": 30, "draft_width": 1},
+    ):
         request = make_request(PROMPTS[0], max_tokens=9, end_ids=(), **setting)
         engine = open_drafting(policy=FixedDraftSize(64))
         answer = run(engine, submit(engine, request))

@@ -9,18 +9,18 @@ import numpy as np
 import numpy.typing as npt
 
 from ..checkpoint.source import Checkpoint
+from ..draft.checkpoint import DraftCheckpoint
+from ..draft.match import check_match
+from ..draft.open import open_draft
+from ..draft.plan import DraftPlan
+from ..draft_options import DEFAULT_CANDIDATES, DraftChoice
 from ..errors import UsageError
 from ..package.fingerprint import hash_checkpoint
 from ..progress import Progress
+from ..spec.ranking import Ranking
 from ..vocabulary.files import load_ranking, load_subset
 from ..vocabulary.fit import fit_draft_ranking, measure_ranking
-from ..vocabulary.ranking import Ranking
-from .checkpoint import DraftCheckpoint
-from .choice import DEFAULT_CANDIDATES, DraftChoice
 from .locate import find_draft
-from .match import check_match
-from .open import open_draft
-from .plan import DraftPlan
 
 _LOG = logging.getLogger(__name__)
 

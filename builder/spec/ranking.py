@@ -10,7 +10,7 @@ FloatArray = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranking:
-    """Scores s = vocabulary (down h) [+ prior], h the head's input; the ``num_candidates`` best tokens get exact logits.
+    """Scores s = vocabulary (down h) [+ prior], h the head's input; the ``num_candidates`` best get exact logits.
 
     ``down`` float32 [r, d]. ``vocabulary`` float32 [V, r], or [G, r] where ``groups`` int32 [G, size] (target ids, -1
     where a group is not full) ranks groups of tokens instead of tokens. ``prior`` float32 [V] or [G] is added to the

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import UsageError
-from ..spec.draft import HEAD_KINDS
+from .errors import UsageError
+from .spec.draft import HEAD_KINDS
 
 AUTO, NONE = "auto", "none"
 MAX_CANDIDATES = 8192

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from ..draft_options import AUTO, NONE, DraftChoice
 from ..errors import UsageError
 from ..shipped_drafts import find_shipped_draft
-from .choice import AUTO, NONE, DraftChoice
 
 
 def find_draft(choice: DraftChoice, target_sha256: str) -> Path | None:
