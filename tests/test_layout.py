@@ -250,7 +250,7 @@ def test_the_commands_in_the_documents_exist() -> None:
     documents = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     for document in documents:
         for line in document.read_text(encoding="utf-8").splitlines():
-            for name, rest in re.findall(r"build-engine ([a-z]+)\b([^`|]*)", line):
+            for name, rest in re.findall(r"build-engine ([a-z][a-z-]*)([^`|]*)", line):
                 assert name in known, f"{document.name}: build-engine {name}"
                 for option in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", rest):
                     assert option in known[name], f"{document.name}: build-engine {name} {option}"

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from draftsmith.model_repo.runtime.engine import EngineConfig
 from draftsmith.model_repo.runtime.loading import load_engine
 from draftsmith.model_repo.runtime.request import Update
 
-from ..errors import UsageError
 from .configuration import Configuration
 from .conversation import Prompt
 
@@ -186,10 +185,5 @@ def _sampling_params(sampling: Sampling, configuration: Configuration | None) ->
 
 
 def _engine_config(num_candidates: int | None) -> EngineConfig:
-    """The runtime's defaults but for the candidates, where it lets them be chosen."""
-    if num_candidates is None:
-        return EngineConfig()
-    if "num_candidates" not in {field.name for field in fields(EngineConfig)}:
-        raise UsageError("--config", expected="no k, which this runtime takes from the engine", found="one")
-    given: dict[str, Any] = {"num_candidates": num_candidates}
-    return EngineConfig(**given)
+    """The runtime's defaults but for the candidates."""
+    return EngineConfig(num_candidates=num_candidates)

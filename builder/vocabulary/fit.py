@@ -32,6 +32,10 @@ MAX_ADAPTIVE_STATES = 8192
 PRIOR_WEIGHTS = (0.05, 0.1, 0.2, 0.4)
 
 
+MEASURED = (256, 512, 1024, 2048, 4096)
+"""Numbers of candidates whose recall is measured besides the one that is used."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitOptions:
     """``rank``: None for hidden size / 16, or / 4 of groups, which are fewer rows. ``with_prior``: add the frequency
@@ -43,7 +47,7 @@ class FitOptions:
     grouped: bool
     with_prior: bool = False
     is_adaptive: bool = False
-    measured: tuple[int, ...] = ()
+    measured: tuple[int, ...] = MEASURED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +96,8 @@ def measure_ranking(
 ) -> dict[str, Any]:
     """Figures of a ranking on shipped held-out text, as ``FittedRanking.recall``."""
     states, head = _states(target, draft, [read_shipped("held_out")], progress)
-    recalls = measure_recall(states[0], head, {"": RankedTokens(ranking)}, [ranking.num_candidates])[""]
+    ks = sorted({ranking.num_candidates, *(k for k in MEASURED if k <= target.spec.vocab_size)})
+    recalls = measure_recall(states[0], head, {"": RankedTokens(ranking)}, ks)[""]
     return summarize(recalls, ranking.num_candidates)
 
 
@@ -155,6 +160,7 @@ def summarize(recalls: Sequence[Recall], num_candidates: int) -> dict[str, Any]:
         "positions": whole.num_positions,
         "recall": whole.recall,
         "mass": whole.mass,
+        "by_k": {str(one.num_candidates): one.recall for one in recalls if one.task == ALL_TASKS},
         "tasks": tasks,
     }
 

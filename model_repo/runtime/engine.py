@@ -32,6 +32,7 @@ class EngineConfig:
     """What the loop is allowed. ``queue_len``: requests that may wait for a slot. ``prefill_chunk_len``: most prompt
     tokens a turn takes. What a request does not say of its drafts: ``max_draft_len``: nodes a row and step,
     ``draft_depth``: longest branch, ``draft_width``: branches followed a level.
+    ``num_candidates``: tokens of a speculative vocabulary that get exact logits, None for the engine's own.
     """
 
     queue_len: int = 256
@@ -39,6 +40,7 @@ class EngineConfig:
     max_draft_len: int = 15
     draft_depth: int = 15
     draft_width: int = 3
+    num_candidates: int | None = None
 
 
 class DecodeEngine:

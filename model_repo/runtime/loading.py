@@ -29,8 +29,8 @@ SESSION_MODULES = {"onnxruntime": "onnxruntime", "tensorrt-rtx": "tensorrt_rtx"}
 """Backend name -> module of ``sessions``.
 
 Each has ``open_session(folder, manifest, *, num_threads, num_slots)``, where drafts can be run
-``open_draft_session`` with the same arguments, and ``find_machine_facts()``, what this machine has by the names in
-``requires``.
+``open_draft_session`` with the same arguments and ``num_candidates`` (None: the engine's own), and
+``find_machine_facts()``, what this machine has by the names in ``requires``.
 """
 
 
@@ -61,17 +61,35 @@ def load_engine(
     cost = CostModel()
     cost.calibrate(measure_step_times(session, time.perf_counter))
     policy = AdaptiveDraftSize(cost)
-    drafter = _open_drafter(sessions, folder, manifest, policy, num_threads=threads, num_slots=session.num_slots)
-    return DecodeEngine(session, admission, config or EngineConfig(), drafter=drafter, policy=policy)
+    config = config or EngineConfig()
+    drafter = _open_drafter(
+        sessions,
+        folder,
+        manifest,
+        policy,
+        num_threads=threads,
+        num_slots=session.num_slots,
+        num_candidates=config.num_candidates,
+    )
+    return DecodeEngine(session, admission, config, drafter=drafter, policy=policy)
 
 
 def _open_drafter(
-    sessions: Any, folder: Path, manifest: Manifest, guide: DraftGuide, *, num_threads: int, num_slots: int
+    sessions: Any,
+    folder: Path,
+    manifest: Manifest,
+    guide: DraftGuide,
+    *,
+    num_threads: int,
+    num_slots: int,
+    num_candidates: int | None,
 ) -> Drafter:
     """Look-up alone, or together with the draft model that came with the engine."""
     if manifest.draft is None:
         return NgramDrafter()
-    session: DraftSession = sessions.open_draft_session(folder, manifest, num_threads=num_threads, num_slots=num_slots)
+    session: DraftSession = sessions.open_draft_session(
+        folder, manifest, num_threads=num_threads, num_slots=num_slots, num_candidates=num_candidates
+    )
     return CombinedDrafter(ModelDrafter(session, guide), guide)
 
 

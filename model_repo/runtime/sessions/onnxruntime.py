@@ -190,11 +190,18 @@ def open_session(folder: Path, manifest: Manifest, *, num_threads: int, num_slot
     return OnnxRuntimeSession(folder, manifest, num_threads=num_threads, num_slots=num_slots)
 
 
-def open_draft_session(folder: Path, manifest: Manifest, *, num_threads: int, num_slots: int) -> DraftSession:
-    """Load the draft of the engine in ``folder``; raises ``EngineError``."""
+def open_draft_session(
+    folder: Path, manifest: Manifest, *, num_threads: int, num_slots: int, num_candidates: int | None = None
+) -> DraftSession:
+    """Load the draft of the engine in ``folder``; ``num_candidates`` None takes the engine's own.
+
+    Raises ``EngineError``.
+    """
     from .onnxruntime_draft import OnnxRuntimeDraftSession  # noqa: PLC0415 (most engines have no draft)
 
-    return OnnxRuntimeDraftSession(folder, manifest, num_threads=num_threads, num_slots=num_slots)
+    return OnnxRuntimeDraftSession(
+        folder, manifest, num_threads=num_threads, num_slots=num_slots, num_candidates=num_candidates
+    )
 
 
 def find_machine_facts() -> dict[str, str]:

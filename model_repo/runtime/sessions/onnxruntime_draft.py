@@ -39,13 +39,29 @@ class _Bound:
 class OnnxRuntimeDraftSession:
     """See ``DraftSession``."""
 
-    def __init__(self, folder: Path, manifest: Manifest, *, num_threads: int, num_slots: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        manifest: Manifest,
+        *,
+        num_threads: int,
+        num_slots: int,
+        num_candidates: int | None = None,
+    ) -> None:
         """Load the draft of ``folder``; raises ``EngineError`` where there is none or ONNX Runtime refuses it."""
         draft = manifest.draft
         if draft is None:
             raise EngineError("draft", expected="an engine with a draft model", found="one without", where=str(folder))
         self._draft: DraftEngine = draft
         self._vocab_size = manifest.vocab_size
+        if num_candidates is not None and not (draft.is_native and draft.head in ("speculative", "grouped")):
+            raise EngineError(
+                "num_candidates",
+                expected="an INT8 engine with our own operators and a speculative or grouped head",
+                found=f"{manifest.precision}, {draft.head}",
+                where=str(folder),
+            )
+        self._num_candidates = num_candidates or 0
         self._num_slots = num_slots
         self._max_query_len = manifest.max_query_len
         self._next = load_graph(folder, draft.next_graph, manifest, num_threads)
@@ -162,7 +178,7 @@ class OnnxRuntimeDraftSession:
         if self._draft.is_native:
             arrays["noise_keys"] = np.zeros((b, n), np.int64)
             arrays["inverse_temperature"] = np.zeros((b, n), np.float32)
-            arrays["num_candidates"] = np.zeros((b, n), np.int32)
+            arrays["num_candidates"] = np.full((b, n), self._num_candidates, np.int32)
         return arrays
 
     def _make_outputs(self, shape: _Shape) -> dict[str, npt.NDArray[Any]]:
