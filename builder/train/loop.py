@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import Accelerator  # type: ignore[import-untyped]
+from accelerate import Accelerator
 
 from ..progress import Stage
 from .batches import Batch, draw_rows, make_batch

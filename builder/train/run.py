@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from accelerate import Accelerator  # type: ignore[import-untyped]
+from accelerate import Accelerator
 
 from ..checkpoint.source import Checkpoint, open_checkpoint
 from ..errors import BuildError
