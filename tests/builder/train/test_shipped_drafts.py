@@ -11,12 +11,11 @@ from draftsmith.builder.shipped_drafts import find_shipped_draft
 
 FOLDER = Path(shipped_drafts.__file__).parent
 SMOLLM2 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-GEMMA = "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"
 
 
 @pytest.mark.parametrize(
     ("checksum", "name", "layers", "most_bytes"),
-    [(SMOLLM2, "smollm2-135m-instruct", (2, 15, 27), 16e6), (GEMMA, "gemma-3-270m", (2, 9, 15), 24e6)],
+    [(SMOLLM2, "smollm2-135m-instruct", (2, 15, 27), 16e6)],
 )
 def test_a_shipped_draft_is_found_and_whole(
     checksum: str, name: str, layers: tuple[int, ...], most_bytes: float
