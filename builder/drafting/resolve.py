@@ -1,7 +1,7 @@
 """From what a build was asked for to the draft that is built: opened, matched with the target, with its head chosen."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from ..draft.open import open_draft
 from ..draft.plan import DraftPlan
 from ..draft_options import DEFAULT_CANDIDATES, DraftChoice
 from ..errors import UsageError
-from ..package.fingerprint import hash_checkpoint
 from ..progress import Progress
 from ..spec.ranking import Ranking
 from ..vocabulary.files import load_ranking, load_subset
@@ -27,10 +26,9 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedDraft:
-    """``plan``: what engines are built from. ``sha256``: of the draft's files. ``facts``: for ``draft.quality``."""
+    """``plan``: what engines are built from. ``facts``: for ``draft.quality``."""
 
     plan: DraftPlan
-    sha256: str
     facts: dict[str, Any]
 
 
@@ -44,14 +42,13 @@ def resolve_draft(
         return None
     draft = open_draft(path, target=target.spec)
     check_match(draft, target, target_sha256)
-    sha256 = hash_checkpoint(path, progress)
     if not isinstance(draft, DraftCheckpoint):
         _check_model_options(choice)
         plan = DraftPlan(draft=draft, head="full", name=path.name)
-        return ResolvedDraft(plan=plan, sha256=sha256, facts={})
+        return ResolvedDraft(plan=plan, facts={})
     for sentence in draft.choices:
         _LOG.info("draft %s: %s", path.name, sentence)
-    return _choose_head(choice, draft, path.name, sha256, _Fitting(target, target_sha256, text, progress))
+    return _choose_head(choice, draft, path.name, _Fitting(target, target_sha256, text, progress))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +61,7 @@ class _Fitting:
     progress: Progress
 
 
-def _choose_head(
-    choice: DraftChoice, draft: DraftCheckpoint, name: str, sha256: str, fitting: _Fitting
-) -> ResolvedDraft:
+def _choose_head(choice: DraftChoice, draft: DraftCheckpoint, name: str, fitting: _Fitting) -> ResolvedDraft:
     head = choice.head or _default_head(choice, draft)
     ranking: Ranking | None = None
     target_ids: npt.NDArray[np.int32] | None = None
@@ -87,7 +82,7 @@ def _choose_head(
         window=choice.window,
         name=name,
     )
-    return ResolvedDraft(plan=plan, sha256=sha256, facts=facts)
+    return ResolvedDraft(plan=plan, facts=facts)
 
 
 def _default_head(choice: DraftChoice, draft: DraftCheckpoint) -> str:
@@ -135,16 +130,7 @@ def _find_ranking(
 
 def with_candidates(ranking: Ranking, num_candidates: int | None) -> Ranking:
     """``ranking`` with another number of candidates, the same where None."""
-    if num_candidates is None:
-        return ranking
-    return Ranking(
-        down=ranking.down,
-        vocabulary=ranking.vocabulary,
-        num_candidates=num_candidates,
-        groups=ranking.groups,
-        prior=ranking.prior,
-        is_exact=ranking.is_exact,
-    )
+    return ranking if num_candidates is None else replace(ranking, num_candidates=num_candidates)
 
 
 def _find_subset(choice: DraftChoice, draft: DraftCheckpoint, fitting: _Fitting) -> npt.NDArray[np.int32]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -82,5 +83,18 @@ class DraftTree:
         """Position of the last token (0) and of each node behind it, int32 [1 + n]."""
         return np.array([0, *self.depths()], np.int32)
 
+
+def chain_mask(num_rows: int, num_tokens: int) -> BoolArray:
+    """Every token sees those before it and itself: bool [B, T, T]; to be read alone, since short ones are kept."""
+    # Few shapes, every step; long prompts' masks are made anew.
+    return _short_chain_mask(num_rows, num_tokens) if num_tokens <= 64 else _make_chain_mask(num_rows, num_tokens)
+
+
+def _make_chain_mask(num_rows: int, num_tokens: int) -> BoolArray:
+    triangle = np.tril(np.ones((num_tokens, num_tokens), np.bool_))
+    return np.ascontiguousarray(np.broadcast_to(triangle, (num_rows, num_tokens, num_tokens)))
+
+
+_short_chain_mask = lru_cache(maxsize=512)(_make_chain_mask)
 
 NO_DRAFT = DraftTree(token_ids=[], parents=[], evidence=[])

@@ -16,7 +16,7 @@ import numpy as np
 
 from .adaptive import DraftGuide
 from .candidates import find_candidate_chances
-from .draft_tree import NO_DRAFT, ROOT, DraftTree
+from .draft_tree import NO_DRAFT, ROOT, DraftTree, chain_mask
 from .drafter import DraftQuery
 from .noise import position_key
 from .pending_features import PendingFeatures
@@ -147,7 +147,7 @@ class ModelDrafter:
             positions=past[:, None] + np.arange(num_tokens, dtype=np.int32),
             past_lengths=past,
             query_lengths=counts,
-            tree_mask=_chain_mask(num_rows, num_tokens),
+            tree_mask=chain_mask(num_rows, num_tokens),
             logits_index=(counts - 1)[:, None],
             features=features,
             hidden=None,
@@ -232,15 +232,3 @@ def _noise(queries: Sequence[DraftQuery], positions: Sequence[int], width: int) 
         "noise_keys": np.repeat(keys.view(np.int64)[:, None], width, axis=1),
         "inverse_temperature": np.repeat(inverse[:, None], width, axis=1),
     }
-
-
-_MASKS: dict[int, BoolArray] = {}
-
-
-def _chain_mask(num_rows: int, num_tokens: int) -> BoolArray:
-    triangle = _MASKS.get(num_tokens)
-    if triangle is None:
-        triangle = np.tril(np.ones((num_tokens, num_tokens), np.bool_))
-        if num_tokens <= 64:
-            _MASKS[num_tokens] = triangle
-    return np.ascontiguousarray(np.broadcast_to(triangle, (num_rows, num_tokens, num_tokens)))

@@ -4,7 +4,7 @@ from collections.abc import Sequence as Seq
 
 import numpy as np
 
-from .draft_tree import DraftTree
+from .draft_tree import DraftTree, chain_mask
 from .scheduler import PromptChunk
 from .sequence import Sequence
 from .sessions.base import BoolArray, Int32Array, StepInputs, StepOutputs, TargetSession
@@ -15,7 +15,6 @@ class Verifier:
 
     def __init__(self, session: TargetSession) -> None:
         self._session = session
-        self._chain_masks: dict[tuple[int, int], BoolArray] = {}
         self._ranges: dict[int, Int32Array] = {}
 
     def prefill(self, chunks: Seq[PromptChunk]) -> StepOutputs:
@@ -32,7 +31,7 @@ class Verifier:
                 positions=starts[:, None] + self._range(token_ids.shape[1]),
                 past_lengths=starts,
                 query_lengths=lengths,
-                tree_mask=self._chain_mask(*token_ids.shape),
+                tree_mask=chain_mask(*token_ids.shape),
                 logits_index=(lengths - 1)[:, None],
             )
         )
@@ -70,7 +69,7 @@ class Verifier:
     def _place(self, drafts: Seq[DraftTree], past: Int32Array, num_queries: int) -> tuple[Int32Array, BoolArray]:
         """Positions [B, T] and who sees whom [B, T, T]."""
         positions = past[:, None] + self._range(num_queries)
-        mask = self._chain_mask(len(drafts), num_queries)
+        mask = chain_mask(len(drafts), num_queries)
         trees = [index for index, draft in enumerate(drafts) if not draft.is_chain]
         if trees:
             mask = mask.copy()
@@ -85,13 +84,3 @@ class Verifier:
         if length not in self._ranges:
             self._ranges[length] = np.arange(length, dtype=np.int32)
         return self._ranges[length]
-
-    def _chain_mask(self, num_rows: int, num_queries: int) -> BoolArray:
-        """Every token sees those before it and itself: bool [B, T, T]."""
-        mask = self._chain_masks.get((num_rows, num_queries))
-        if mask is None:
-            triangle = np.tril(np.ones((num_queries, num_queries), np.bool_))
-            mask = np.ascontiguousarray(np.broadcast_to(triangle, (num_rows, num_queries, num_queries)))
-            if num_queries <= 64:  # few shapes, every step; long prompts' masks are made anew
-                self._chain_masks[num_rows, num_queries] = mask
-        return mask
