@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from draftsmith.plugins.packing import round_rows
 
 from ..spec.draft import DraftSpec
 from .draft_model import DraftModel
@@ -60,12 +61,6 @@ def export_tensors(model: DraftModel) -> Arrays:
         f"{VOCABULARY}.codes": codes,
         f"{VOCABULARY}.scales": scales,
     }
-
-
-def round_rows(matrix: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
-    """INT8 codes [V, r] and float32 scales [V] with codes * scale nearest to ``matrix``."""
-    scales = np.maximum(np.abs(matrix).max(axis=1), 1e-12).astype(np.float32) / np.float32(127)
-    return np.rint(matrix / scales[:, None]).astype(np.int8), scales
 
 
 def draft_config(

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from draftsmith.plugins.packing import round_rows
 
 from ..errors import CheckpointError
 from ..spec.ranking import Ranking
@@ -44,7 +45,7 @@ def make_facts(target_sha256: str, draft: str, vocab_size: int, notes: Mapping[s
 
 def save_ranking(path: Path, ranking: Ranking, facts: VocabularyFacts) -> None:
     """Write beside and rename."""
-    codes, scales = quantize_rows(ranking.vocabulary)
+    codes, scales = round_rows(ranking.vocabulary)
     tensors: dict[str, Array] = {
         "down": np.asarray(ranking.down, np.float32),
         "vocabulary": codes,
@@ -126,14 +127,6 @@ def load_subset(
         raise _wrong(path, "subset", "whole numbers [n]", f"{ids.dtype} {list(ids.shape)}")
     _check_ids(path, "target_ids", ids, vocab_size, None)
     return ids.astype(np.int32), facts
-
-
-def quantize_rows(matrix: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
-    """Codes int8 -127 to 127 [n, r] and scales float32 [n] of the rows; the same again for what they stand for."""
-    scales = (np.abs(matrix).max(axis=1) / np.float32(127)).astype(np.float32)
-    safe = np.where(scales > 0, scales, np.float32(1))
-    codes = np.clip(np.rint(matrix / safe[:, None]), -127, 127).astype(np.int8)
-    return codes, scales
 
 
 def _save(

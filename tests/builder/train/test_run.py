@@ -12,12 +12,12 @@ from draftsmith.builder.draft.checkpoint import DraftCheckpoint
 from draftsmith.builder.draft.open import open_draft
 from draftsmith.builder.errors import BuildError
 from draftsmith.builder.progress import Silent
-from draftsmith.builder.train.export import round_rows
 from draftsmith.builder.train.held_out import _chains
 from draftsmith.builder.train.loop import TrainingLoop
 from draftsmith.builder.train.run import TrainPlan, open_run, train_draft, write_text
 from draftsmith.builder.train.schedule import learning_rate_factor, run_progress
 from draftsmith.builder.train.text import TrainingText
+from draftsmith.plugins.packing import round_rows
 
 from tests.builder.train.tiny_target import tiny_settings
 from tests.tiny_models import write_tiny_checkpoint

@@ -10,10 +10,10 @@ from draftsmith.builder.vocabulary.files import (
     load_ranking,
     load_subset,
     make_facts,
-    quantize_rows,
     save_ranking,
     save_subset,
 )
+from draftsmith.plugins.packing import round_rows
 from safetensors.numpy import save_file
 
 FACTS = make_facts("a" * 64, "my-draft", 40, {"recall": {"recall": 0.98}})
@@ -123,6 +123,6 @@ def test_ids_that_are_no_subset_are_refused(tmp_path, ids, message):
 
 
 def test_codes_by_hand():
-    codes, scales = quantize_rows(np.array([[1.27, -0.635, 0.0], [0, 0, 0]], np.float32))
+    codes, scales = round_rows(np.array([[1.27, -0.635, 0.0], [0, 0, 0]], np.float32))
     np.testing.assert_array_equal(codes, [[127, -64, 0], [0, 0, 0]])  # -63.5 goes to the even -64
     np.testing.assert_allclose(scales, [0.01, 0])
