@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import UsageError
+from .ranges import check_range
 from .spec.draft import HEAD_KINDS
 
 AUTO, NONE = "auto", "none"
@@ -31,13 +32,9 @@ class DraftChoice:
     def __post_init__(self) -> None:
         if self.head is not None and self.head not in HEAD_KINDS:
             raise UsageError("--draft-head", expected=" or ".join(HEAD_KINDS), found=repr(self.head))
-        for name, value, least, most in (
-            ("--draft-candidates", self.num_candidates, 1, MAX_CANDIDATES),
-            ("--draft-rank", self.rank, 1, MAX_RANK),
-            ("--draft-window", self.window, 0, 1 << 20),
-        ):
-            if value is not None and not least <= value <= most:
-                raise UsageError(name, expected=f"a number from {least:,} to {most:,}", found=f"{value:,}")
+        check_range("--draft-candidates", self.num_candidates, 1, MAX_CANDIDATES)
+        check_range("--draft-rank", self.rank, 1, MAX_RANK)
+        check_range("--draft-window", self.window, 0, 1 << 20)
         options = (self.head, self.num_candidates, self.rank, self.vocabulary, self.window)
         if self.source == NONE and any(option is not None for option in options):
             raise UsageError("--draft", expected="a draft beside the other --draft options", found="none")

@@ -186,7 +186,13 @@ class _Job:
         if resolved is None or manifest.draft is None:
             return manifest
         is_chat = manifest.chat_template_file is not None
-        gain = try_draft(folder, is_chat=is_chat, num_threads=options.num_threads, progress=self.progress)
+        gain = try_draft(
+            folder,
+            is_chat=is_chat,
+            num_threads=options.num_threads,
+            progress=self.progress,
+            choices=resolved.choices,
+        )
         draft = replace(manifest.draft, quality={**resolved.facts, **gain})
         manifest = replace(manifest, draft=draft)
         write_manifest(folder, manifest)
@@ -221,8 +227,15 @@ class _Job:
             max_kl=DEFAULT_MAX_KL if plan.max_kl is None else plan.max_kl,
             min_top1=DEFAULT_MIN_TOP1 if plan.min_top1 is None else plan.min_top1,
         )
+        draft = self._resolve_draft()
         return measure_engine(
-            self.checkpoint, folder, manifest, limits, num_threads=options.num_threads, progress=self.progress
+            self.checkpoint,
+            folder,
+            manifest,
+            limits,
+            num_threads=options.num_threads,
+            progress=self.progress,
+            states=None if draft is None else draft.held_out,
         )
 
     def _facts(self, options: BuildOptions) -> dict[str, Any]:

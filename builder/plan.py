@@ -9,6 +9,7 @@ from draftsmith.model_repo.contract.manifest import PRECISIONS, Precision
 
 from .draft_options import AUTO, NONE, DraftChoice
 from .errors import UsageError
+from .ranges import check_range
 
 DEFAULT_MAX_BATCH = 16
 DEFAULT_MAX_LENGTH = 4096
@@ -73,10 +74,8 @@ class BuildPlan:
     def _check_numbers(self) -> None:
         check_range("--max-batch", self.max_batch, 1, MAX_BATCH_LIMIT)
         check_range("--max-query-len", self.max_query_len, 2, 8192)
-        if self.max_length is not None:
-            check_range("--max-length", self.max_length, 2, MAX_LENGTH_LIMIT)
-        if self.num_threads is not None:
-            check_range("--threads", self.num_threads, 1, 1024)
+        check_range("--max-length", self.max_length, 2, MAX_LENGTH_LIMIT)
+        check_range("--threads", self.num_threads, 1, 1024)
         if self.error_budget is not None and not 0 <= self.error_budget < float("inf"):
             raise UsageError("--error-budget", expected="nats per token, 0 or more", found=str(self.error_budget))
         if self.max_kl is not None and not 0 < self.max_kl < float("inf"):
@@ -118,9 +117,3 @@ def default_name(checkpoint: Path) -> str:
     stem = _QUANTISATION.sub("", stem)
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._").lower()
     return name or "model"
-
-
-def check_range(name: str, value: int, low: int, high: int) -> None:
-    """Raise ``UsageError`` unless low <= value <= high."""
-    if not low <= value <= high:
-        raise UsageError(name, expected=f"a number from {low:,} to {high:,}", found=f"{value:,}")

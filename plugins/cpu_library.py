@@ -36,10 +36,11 @@ _OTHER_FLAGS = {"linear_tiles": _TILES, "vocabulary_tiles": _TILES}
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """A C compiler: the words that call it, and what it says it is."""
+    """A C compiler: the words that call it, what it says it is, and options that win over ours (tests)."""
 
     command: tuple[str, ...]
     version: str
+    options: tuple[str, ...] = ()
 
 
 class CompilerError(Exception):
@@ -73,11 +74,12 @@ def _compile(compiler: Compiler) -> bytes:
     with tempfile.TemporaryDirectory(prefix="draftsmith-cpu-") as folder:
         jobs = list(_jobs(Path(folder)))
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            list(pool.map(lambda job: _run([*compiler.command, *job]), jobs))
+            list(pool.map(lambda job: _run([*compiler.command, *job, *compiler.options]), jobs))
         library = Path(folder) / LIBRARY_NAME
         objects = [job[-1] for job in jobs]
         # A thread's scratch is freed when it ends, perhaps after the last session: the code must still be there.
-        _run([*compiler.command, "-shared", "-s", "-Wl,-z,nodelete", "-o", str(library), *objects, "-lm", "-lpthread"])
+        link = ("-shared", "-s", "-Wl,-z,nodelete", "-o", str(library), *objects, "-lm", "-lpthread")
+        _run([*compiler.command, *link, *compiler.options])
         return library.read_bytes()
 
 

@@ -34,7 +34,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
 }
 # Who in the builder may import whom: a sub-package imports those before it, never those behind it.
 BUILDER_ORDER = (
-    ("errors", "progress", "spec", "draft_options", "plan", "shipped_drafts"),
+    ("errors", "progress", "ranges", "spec", "draft_options", "plan", "shipped_drafts"),
     ("model",),
     ("checkpoint",),
     ("graph",),
@@ -61,7 +61,7 @@ TORCH_MODULES = tuple(
     f"builder.train.{name}"
     for name in (
         *("batches", "draft_model", "export", "generation", "held_out", "loop", "objective", "ranking"),
-        *("ranking_fit", "run", "target_model", "text"),
+        *("chain_attention", "plan", "ranking_fit", "run", "target_model", "text", "writing"),
     )
 )
 CLIENT_PACKAGES = {"draftsmith", "grpc", "numpy", "tritonclient", "google"}

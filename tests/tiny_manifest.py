@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from draftsmith.model_repo.contract.manifest import FORMAT_VERSION, KvCacheSpec, Manifest
+from draftsmith.model_repo.contract.manifest import FORMAT_VERSION, DraftEngine, KvCacheSpec, Manifest
 
 _TINY = Manifest(
     format_version=FORMAT_VERSION,
@@ -48,3 +48,25 @@ def tiny_rtx_manifest(**changes: Any) -> Manifest:
         kv_cache=KvCacheSpec(num_layers=1, num_kv_heads=1, head_dim=8, capacity=64, dtype="float16"),
         **changes,
     )
+
+
+def tiny_draft_engine(**changes: Any) -> DraftEngine:
+    """The draft of an engine."""
+    draft = DraftEngine(
+        kind="eagle3",
+        name="tiny-draft",
+        format="specforge",
+        head="full",
+        is_native=False,
+        first_graph="draft_first.onnx",
+        next_graph="draft_next.onnx",
+        feature_size=12,
+        hidden_size=4,
+        num_outputs=16,
+        num_candidates=300,
+        window=0,
+        kv_cache=_TINY.kv_cache,
+        spec={},
+        quality={},
+    )
+    return replace(draft, **changes)

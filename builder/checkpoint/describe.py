@@ -3,23 +3,27 @@
 from collections import Counter
 from typing import Any
 
+from draftsmith.builder.spec.draft import DraftSpec
 from draftsmith.builder.spec.memory import PRECISIONS, count_parameters, estimate_memory
+from draftsmith.builder.spec.target import ModelSpec
 
 from .source import Checkpoint
 from .tokenizer import TokenizerFiles
 
 
-def describe_checkpoint(checkpoint: Checkpoint, *, max_batch: int = 8, max_length: int = 2048) -> dict[str, Any]:
-    """Spec, sizes, types, tokenizer, generation defaults and memory estimates.
-
-    ``max_batch`` slots of ``max_length`` tokens (at most the model's) are what the serving estimates are for.
-    """
+def describe_checkpoint(
+    checkpoint: Checkpoint,
+    *,
+    max_batch: int = 8,
+    max_length: int = 2048,
+    draft: ModelSpec | DraftSpec | None = None,
+) -> dict[str, Any]:
+    """Spec, sizes, types, tokenizer, generation defaults and memory estimates (see ``describe_estimates``)."""
     spec, tokenizer, generation = checkpoint.spec, checkpoint.tokenizer, checkpoint.generation
     facts = checkpoint.weights.tensors.values()
     types: Counter[str] = Counter()
     for tensor in facts:
         types[tensor.dtype] += tensor.num_bytes
-    length = min(max_length, spec.max_positions)
     return {
         "path": str(checkpoint.path),
         "format": checkpoint.format,
@@ -37,14 +41,24 @@ def describe_checkpoint(checkpoint: Checkpoint, *, max_batch: int = 8, max_lengt
             "top_k": generation.top_k,
             "top_p": generation.top_p,
         },
-        "estimates": {
-            "max_batch": max_batch,
-            "max_length": length,
-            "precisions": [
-                estimate_memory(spec, precision, max_batch=max_batch, max_length=length).to_dict()
-                for precision in PRECISIONS
-            ],
-        },
+        "estimates": describe_estimates(spec, max_batch=max_batch, max_length=max_length, draft=draft),
+    }
+
+
+def describe_estimates(
+    spec: ModelSpec, *, max_batch: int, max_length: int, draft: ModelSpec | DraftSpec | None
+) -> dict[str, Any]:
+    """What building and serving take, with ``draft`` or without: ``max_batch`` slots of ``max_length`` tokens, at most
+    the model's."""
+    length = min(max_length, spec.max_positions)
+    return {
+        "max_batch": max_batch,
+        "max_length": length,
+        "has_draft": draft is not None,
+        "precisions": [
+            estimate_memory(spec, precision, max_batch=max_batch, max_length=length, draft=draft).to_dict()
+            for precision in PRECISIONS
+        ],
     }
 
 

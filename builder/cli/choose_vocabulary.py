@@ -6,9 +6,8 @@ from typing import Annotated
 import typer
 
 from ..errors import UsageError
-from .fit_vocabulary import check_file
 from .output import JsonOption, QuietOption, open_progress, print_facts, print_json, print_table
-from .paths import check_text_file, to_path
+from .paths import check_file, check_text_file, to_path
 
 METHODS = ("frequency", "target")
 

@@ -7,7 +7,7 @@ import typer
 
 from ..errors import UsageError
 from .output import JsonOption, QuietOption, open_progress, print_facts, print_json, print_table
-from .paths import check_text_file, to_path
+from .paths import check_file, check_text_file, to_path
 
 if TYPE_CHECKING:
     from ..vocabulary.fit import FitOptions, FittedRanking
@@ -72,14 +72,6 @@ def fit_vocabulary(
         print_json({"file": output, "draft": draft, "rank": fitted.ranking.rank, "candidates": candidates, **notes})
     else:
         _show(output, fitted)
-
-
-def check_file(name: str, path: Path) -> None:
-    """Raise ``UsageError`` where ``path`` cannot become a file."""
-    if path.is_dir():
-        raise UsageError(name, expected="a file", found="a folder", where=str(path))
-    if not path.absolute().parent.is_dir():
-        raise UsageError(name, expected="a folder that exists", found=str(path.parent))
 
 
 def _fit(

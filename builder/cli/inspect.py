@@ -2,14 +2,33 @@
 
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..plan import DEFAULT_MAX_BATCH, DEFAULT_MAX_LENGTH, MAX_BATCH_LIMIT, MAX_LENGTH_LIMIT, check_range
+from ..errors import UsageError
+from ..plan import DEFAULT_MAX_BATCH, DEFAULT_MAX_LENGTH, MAX_BATCH_LIMIT, MAX_LENGTH_LIMIT
+from ..ranges import check_range
 from .output import JsonOption, megabytes, open_progress, print_facts, print_json, print_table
 from .paths import to_path
+
+if TYPE_CHECKING:
+    from ..checkpoint.source import Checkpoint
+    from ..draft.checkpoint import DraftCheckpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Slots:
+    """What the serving estimate is for."""
+
+    max_batch: int
+    max_length: int
+
+    def __post_init__(self) -> None:
+        check_range("--max-batch", self.max_batch, 1, MAX_BATCH_LIMIT)
+        check_range("--max-length", self.max_length, 2, MAX_LENGTH_LIMIT)
 
 
 def inspect_checkpoint(
@@ -22,6 +41,9 @@ def inspect_checkpoint(
     target: Annotated[
         Path | None, typer.Option(parser=to_path, help="The target of a draft: settles what the draft leaves to it.")
     ] = None,
+    draft: Annotated[
+        Path | None, typer.Option(parser=to_path, help="A draft of this target: the estimates count it too.")
+    ] = None,
     max_batch: Annotated[int, typer.Option(help="Cache slots that the serving estimate is for.")] = DEFAULT_MAX_BATCH,
     max_length: Annotated[int, typer.Option(help="Tokens a slot holds, in the estimate.")] = DEFAULT_MAX_LENGTH,
     json: JsonOption = False,
@@ -29,18 +51,20 @@ def inspect_checkpoint(
     """Print a checkpoint's architecture, sizes, tokenizer and memory estimates, or what a draft is. Reads no weights.
 
     Example: [cyan]build-engine inspect SmolLM2-135M-Instruct.gguf[/cyan]
+
+    Example: [cyan]build-engine inspect ./Qwen3-8B --draft ./qwen3-8b-eagle3[/cyan]
     """
-    from ..checkpoint.describe import describe_checkpoint
-    from ..checkpoint.source import open_checkpoint
     from ..draft.open import is_eagle_draft
 
-    check_range("--max-batch", max_batch, 1, MAX_BATCH_LIMIT)
-    check_range("--max-length", max_length, 2, MAX_LENGTH_LIMIT)
-    if target is not None or is_eagle_draft(checkpoint):
-        facts = _inspect_draft(checkpoint, target, max_batch=max_batch, max_length=max_length)
+    slots = _Slots(max_batch=max_batch, max_length=max_length)
+    if target is not None and draft is not None:
+        raise UsageError("--draft", expected="a target's, or --target beside a draft", found="both")
+    if draft is not None:
+        facts = _inspect_target(checkpoint, draft, slots)
+    elif target is not None or is_eagle_draft(checkpoint):
+        facts = _inspect_draft(checkpoint, target, slots)
     else:
-        with open_checkpoint(checkpoint) as opened:
-            facts = describe_checkpoint(opened, max_batch=max_batch, max_length=max_length)
+        facts = _inspect_target(checkpoint, None, slots)
     if json:
         print_json(facts)
     elif facts.get("kind") == "draft":
@@ -49,25 +73,50 @@ def inspect_checkpoint(
         _print(facts)
 
 
-def _inspect_draft(path: Path, target: Path | None, *, max_batch: int, max_length: int) -> dict[str, Any]:
-    """Facts of a draft, matched with its target where that is named."""
+def _inspect_target(path: Path, draft: Path | None, slots: _Slots) -> dict[str, Any]:
+    """Facts of a target, its estimates with the draft that is named."""
     from ..checkpoint.describe import describe_checkpoint
+    from ..checkpoint.source import open_checkpoint
+
+    with ExitStack() as stack:
+        opened = stack.enter_context(open_checkpoint(path))
+        spec = None if draft is None else _open_match(stack, draft, path, opened).spec
+        return describe_checkpoint(opened, max_batch=slots.max_batch, max_length=slots.max_length, draft=spec)
+
+
+def _inspect_draft(path: Path, target: Path | None, slots: _Slots) -> dict[str, Any]:
+    """Facts of a draft, matched with its target where that is named; then what both take together as well."""
+    from ..checkpoint.describe import describe_checkpoint, describe_estimates
     from ..checkpoint.source import open_checkpoint
     from ..draft.checkpoint import DraftCheckpoint
     from ..draft.describe import describe_draft
+
+    with ExitStack() as stack:
+        opened = stack.enter_context(open_checkpoint(target)) if target else None
+        draft = _open_match(stack, path, target, opened)
+        if not isinstance(draft, DraftCheckpoint):
+            return describe_checkpoint(draft, max_batch=slots.max_batch, max_length=slots.max_length)
+        facts = describe_draft(draft, has_target=target is not None)
+        if opened is not None:
+            facts["estimates"] = describe_estimates(
+                opened.spec, max_batch=slots.max_batch, max_length=slots.max_length, draft=draft.spec
+            )
+        return facts
+
+
+def _open_match(
+    stack: ExitStack, path: Path, target: Path | None, opened: "Checkpoint | None"
+) -> "DraftCheckpoint | Checkpoint":
+    """An opened draft, matched with its target (its path and what was opened of it) where there is one."""
     from ..draft.match import check_match
     from ..draft.open import open_draft
     from ..package.fingerprint import hash_checkpoint
 
-    with ExitStack() as stack:
-        opened_target = stack.enter_context(open_checkpoint(target)) if target else None
-        draft = open_draft(path, opened_target.spec if opened_target else None)
-        stack.callback(draft.weights.close)
-        if opened_target is not None and target is not None:
-            check_match(draft, opened_target, hash_checkpoint(target, open_progress(quiet=True)))
-        if isinstance(draft, DraftCheckpoint):
-            return describe_draft(draft, has_target=target is not None)
-        return describe_checkpoint(draft, max_batch=max_batch, max_length=max_length)
+    draft = open_draft(path, opened.spec if opened else None)
+    stack.callback(draft.weights.close)
+    if opened is not None and target is not None:
+        check_match(draft, opened, hash_checkpoint(target, open_progress(quiet=True)))
+    return draft
 
 
 def _print_draft(facts: Mapping[str, Any]) -> None:
@@ -92,10 +141,12 @@ def _print_draft(facts: Mapping[str, Any]) -> None:
         if sentences:
             print(f"\n{title}")
             print("\n".join(f"  {sentence}" for sentence in sentences))
+    if "estimates" in facts:
+        _print_estimates(facts["estimates"])
 
 
 def _print(facts: Mapping[str, Any]) -> None:
-    weights, estimates = facts["weights"], facts["estimates"]
+    weights = facts["weights"]
     types = ", ".join(f"{name} {megabytes(size)}" for name, size in weights["bytes_by_type"].items())
     print_facts(
         {
@@ -108,7 +159,12 @@ def _print(facts: Mapping[str, Any]) -> None:
     for title in ("spec", "tokenizer", "generation"):
         print(f"\n{title}")
         print_facts({name: _show(value) for name, value in facts[title].items() if value is not None}, "  ")
-    print(f"\nestimates for {estimates['max_batch']} slots of {estimates['max_length']:,} tokens")
+    _print_estimates(facts["estimates"])
+
+
+def _print_estimates(estimates: Mapping[str, Any]) -> None:
+    title = "estimates, draft included," if estimates["has_draft"] else "estimates"
+    print(f"\n{title} for {estimates['max_batch']} slots of {estimates['max_length']:,} tokens")
     print_table(
         ["  precision", "file", "build memory", "serving memory", "of which cache"],
         [
@@ -122,6 +178,13 @@ def _print(facts: Mapping[str, Any]) -> None:
             for e in estimates["precisions"]
         ],
     )
+    if estimates["has_draft"]:
+        # Keys and values are float32 in every precision.
+        cache = estimates["precisions"][0]["draft_cache_bytes_per_slot"] * estimates["max_batch"]
+        weights = ", ".join(
+            f"{megabytes(e['draft_weight_bytes'])} in {e['precision']}" for e in estimates["precisions"]
+        )
+        print_facts({"of which draft's cache": megabytes(cache), "of which draft's weights": weights}, "  ")
 
 
 def _show(value: object) -> str:

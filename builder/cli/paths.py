@@ -25,3 +25,11 @@ def check_text_file(name: str, path: Path) -> None:
     """Raise ``UsageError`` where a folder stands in the place of a text file."""
     if path.is_dir():
         raise UsageError(name, expected="a file", found="a folder", where=str(path))
+
+
+def check_file(name: str, path: Path) -> None:
+    """Raise ``UsageError`` where ``path`` cannot become a file."""
+    if path.is_dir():
+        raise UsageError(name, expected="a file", found="a folder", where=str(path))
+    if not path.absolute().parent.is_dir():
+        raise UsageError(name, expected="a folder that exists", found=str(path.parent))

@@ -24,6 +24,8 @@ Seed = Annotated[int, typer.Option(help="Of text, first weights and order.")]
 Tokens = Annotated[int, typer.Option(help="Tokens of text to write.", rich_help_panel=_TEXT)]
 TextBatch = Annotated[int, typer.Option(help="Rows written together.", rich_help_panel=_TEXT)]
 Length = Annotated[int, typer.Option(help="Tokens a row.", rich_help_panel=_TEXT)]
+LongLength = Annotated[int, typer.Option(help="Tokens of a long row.", rich_help_panel=_TEXT)]
+LongShare = Annotated[float, typer.Option(help="Share of the text in long rows.", rich_help_panel=_TEXT)]
 TextSeconds = Annotated[float, typer.Option(help="Stop writing after this long.", rich_help_panel=_TEXT)]
 Batch = Annotated[int, typer.Option(help="Rows a step and GPU.", rich_help_panel=_TRAINING)]
 LossRows = Annotated[int, typer.Option(help="Positions a step at which the loss is taken.", rich_help_panel=_TRAINING)]
@@ -48,15 +50,17 @@ def train_draft(
     device: Device = None,
     devices: Devices = 1,
     seed: Seed = 0,
-    tokens: Tokens = 8_000_000,
-    text_batch: TextBatch = 1024,
-    length: Length = 1025,
+    tokens: Tokens = 16_000_000,
+    text_batch: TextBatch = 4096,
+    length: Length = 513,
+    long_length: LongLength = 1537,
+    long_share: LongShare = 0.12,
     text_seconds: TextSeconds = 3600.0,
-    batch: Batch = 32,
+    batch: Batch = 64,
     loss_rows: LossRows = 16384,
     num_steps: NumSteps = 6,
-    learning_rate: Rate = 1.5e-3,
-    max_steps: MaxSteps = 2000,
+    learning_rate: Rate = 4e-3,
+    max_steps: MaxSteps = 3300,
     max_seconds: MaxSeconds = 0.0,
     ranking_steps: RankingSteps = 300,
     ranking_seconds: RankingSeconds = 0.0,
@@ -82,7 +86,7 @@ def train_draft(
     require_torch()
     with open_checkpoint(target) as checkpoint:
         hidden = checkpoint.spec.hidden_size
-    from ..train.run import TrainPlan
+    from ..train.plan import TrainPlan
     from ..train.run import train_draft as run
     from ..train.settings import TrainSettings
 
@@ -90,13 +94,15 @@ def train_draft(
         text_tokens=tokens,
         text_batch=text_batch,
         length=length,
+        long_length=long_length,
+        long_share=long_share,
         text_seconds=text_seconds,
         batch=batch,
         loss_rows=loss_rows,
         num_steps=num_steps,
         step_decay=0.8,
         learning_rate=learning_rate,
-        ranking_learning_rate=learning_rate / 3,
+        ranking_learning_rate=learning_rate / 8,
         warmup_steps=100,
         weight_decay=0.01,
         max_steps=max_steps,
@@ -105,10 +111,10 @@ def train_draft(
         rank=rank if rank is not None else max(1, hidden // 8),
         num_candidates=candidates,
         ranking_weight=0.1,
-        ranking_start=0.4,
+        ranking_start=0.9,
         ranking_steps=ranking_steps,
         ranking_seconds=ranking_seconds,
-        held_out_rows=96,
+        held_out_rows=192,
         save_seconds=60.0,
         seed=seed,
     )

@@ -36,6 +36,7 @@ READ_KEYS = {
     "use_aux_hidden_state",
     "eagle_aux_hidden_state_layer_ids",
     "eagle3_layers_to_capture",
+    "num_aux_hidden_states",
     "sliding_window",
     "use_sliding_window",
     "layer_types",
@@ -50,6 +51,7 @@ FIXED_VALUES: Mapping[str, tuple[Any, ...]] = {
     "parallel_draft_step": (None, 1),
     "parallel_draft_heads_num_layers": (None, 0, 1),
     "eh_proj_before_attn": (None, False),
+    "parallel_drafting": (None, False),
     "speculators_model_type": (None, "eagle3"),
     "eagle_decoder_type": (None, "llama"),
     "next_layer_regular": (None, True, False),  # of layers behind the first

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from draftsmith.model_repo.contract.manifest import DraftEngine, KvCacheSpec
+from draftsmith.model_repo.contract.manifest import DraftEngine
 
 from ..checkpoint.source import Checkpoint
 from ..errors import BuildError
@@ -21,8 +21,8 @@ from ..graph.draft_heads import DraftHead
 from ..graph.linear import Storage
 from ..graph.target_graph import CandidateOutput, GraphOptions, cache_capacity, write_target_graph
 from ..progress import Progress
+from ..spec.cache import make_cache_spec
 from ..spec.draft import DraftSpec, HeadKind
-from ..spec.target import ModelSpec
 from .checkpoint import DraftCheckpoint
 from .plan import DraftPlan
 
@@ -35,15 +35,13 @@ class TargetFiles:
     """The target's part of an engine folder and how it was built.
 
     ``storage``: of its float weights. ``is_native``: its graph has our own operators; the draft's then has too.
-    ``shares_vocabulary``: drafts can read embedding and head as the target's graph stored them. ``calibration_text``:
-    for a native language model as draft, None for the shipped one.
+    ``calibration_text``: for a native language model as draft, None for the shipped one.
     """
 
     folder: Path
     graph_file: str
     storage: Storage
     is_native: bool
-    shares_vocabulary: bool
     max_length: int
     max_query_len: int
     calibration_text: str | None
@@ -80,7 +78,7 @@ def _write_eagle(
         storage=files.storage,
         capacity=files.capacity,
         head=head,
-        stored=StoredTensors(files.folder / files.graph_file) if files.shares_vocabulary else None,
+        stored=StoredTensors(files.folder / files.graph_file),
     )
     written = write_draft_graphs(spec, draft.weights, target, options, files.folder, progress=progress)
     engine = DraftEngine(
@@ -96,13 +94,7 @@ def _write_eagle(
         num_outputs=plan.num_outputs,
         num_candidates=_count_candidates(head, spec.vocab_size),
         window=spec.window or 0,
-        kv_cache=KvCacheSpec(
-            num_layers=1,
-            num_kv_heads=spec.num_kv_heads,
-            head_dim=spec.head_dim,
-            capacity=files.capacity,
-            dtype="float32",
-        ),
+        kv_cache=make_cache_spec(spec, files.capacity),
         spec=spec.to_dict(),
         quality={},
     )
@@ -166,21 +158,11 @@ def _write_model(
         num_outputs=plan.num_outputs,
         num_candidates=min(spec.vocab_size, target.spec.vocab_size),
         window=0,
-        kv_cache=_cache_of(spec, files.capacity),
+        kv_cache=make_cache_spec(spec, files.capacity),
         spec=spec.to_dict(),
         quality={},
     )
     return engine, _check_files(written)
-
-
-def _cache_of(spec: ModelSpec, capacity: int) -> KvCacheSpec:
-    return KvCacheSpec(
-        num_layers=spec.num_layers,
-        num_kv_heads=spec.num_kv_heads,
-        head_dim=spec.head_dim,
-        capacity=capacity,
-        dtype="float32",
-    )
 
 
 def _check_files(written: DraftFiles) -> list[str]:

@@ -1,7 +1,8 @@
 """What tells the formats of EAGLE-3 drafts apart, and where they mean different things by the same words.
 
 Sources: EAGLE's ``cnets.py``, vLLM's ``llama_eagle3.py``, speculators' ``Eagle3SpeculatorConfig`` (0.9), SpecForge's
-exported configs, ModelOpt's configuration reference, TensorRT-LLM's EAGLE-3 loader.
+exported configs and its pull request 879 (``norm_output``), ModelOpt's configuration reference, TensorRT-LLM's EAGLE-3
+loader.
 """
 
 from collections.abc import Collection, Mapping
@@ -10,21 +11,26 @@ from typing import Any, Literal
 
 from .checkpoint import DraftFormat
 
+NormOutput = Literal["feeds back", "head input"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatFacts:
     """``names_outputs``: layer ids name layer outputs, one before the inputs that ``DraftSpec`` counts.
 
     ``norm_output``: what that key means, "feeds back" the normed state (default false) or norms the "head input"
-    (default true). ``residual_reason``: why ``norm_before_residual`` is false where the file does not say.
+    (default true); ``norm_output_doubt``: why files of this format may mean something else, "" where all agree.
+    ``residual_reason``: why ``norm_before_residual`` is false where the file does not say.
     """
 
     title: str
     names_outputs: bool
-    norm_output: Literal["feeds back", "head input"]
+    norm_output: NormOutput
     residual_reason: str
+    norm_output_doubt: str = ""
 
 
+SPECFORGE_RESIDUAL = "SpecForge's model has no such switch and keeps the state as it came as residual"
 FORMATS: Mapping[DraftFormat, FormatFacts] = {
     "eagle3": FormatFacts(
         title="original EAGLE-3",
@@ -35,14 +41,18 @@ FORMATS: Mapping[DraftFormat, FormatFacts] = {
     "specforge": FormatFacts(
         title="SpecForge",
         names_outputs=True,
-        norm_output="head input",
-        residual_reason="SpecForge's model has no such switch and keeps the state as it came as residual",
+        norm_output="feeds back",
+        residual_reason=SPECFORGE_RESIDUAL,
+        norm_output_doubt="SpecForge before September 2026 trained with another meaning: whether the head's input is"
+        ' normed. Say "draftsmith": {"norm_output": "head input"} in config.json for such a draft',
     ),
     "specvocab": FormatFacts(
         title="SpecVocab (SpecForge style)",
         names_outputs=True,
         norm_output="head input",
-        residual_reason="SpecForge's model has no such switch and keeps the state as it came as residual",
+        residual_reason=SPECFORGE_RESIDUAL,
+        norm_output_doubt="as SpecForge before September 2026 meant it; later, that the normed state is fed back."
+        ' Say "draftsmith": {"norm_output": "feeds back"} in config.json for such a draft',
     ),
     "speculators": FormatFacts(
         title="speculators",
@@ -78,6 +88,12 @@ def is_draft_config(config: Mapping[str, Any]) -> bool:
         or any(key in config for key in DRAFT_KEYS)
         or any("eagle" in str(name).lower() for name in names)
     )
+
+
+def has_draft_tensors(names: Collection[str]) -> bool:
+    """Whether stored names are a draft's: it fuses its inputs and has a single layer."""
+    plain = {name.removeprefix("model.") for name in names}
+    return "fc.weight" in plain and not any(name.startswith("layers.1.") for name in plain)
 
 
 def detect_format(config: Mapping[str, Any], layer_prefix: str, tensor_names: Collection[str]) -> DraftFormat:

@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from ..checkpoint.hf_folder import open_weights
 from ..checkpoint.json_file import read_json_object
 from ..checkpoint.source import Checkpoint, open_checkpoint
-from ..errors import CheckpointError
+from ..errors import BuilderError, CheckpointError
 from ..model.config import Config
 from ..spec.draft import DraftSpec
 from ..spec.target import ModelSpec
 from .checkpoint import DraftCheckpoint
 from .config_keys import flatten_config
-from .formats import FORMATS, detect_format, is_draft_config
+from .formats import FORMATS, detect_format, has_draft_tensors, is_draft_config
 from .ranking_tensors import read_ranking
 from .read_spec import read_draft_spec
 from .strict import check_draft_tensors
@@ -24,9 +25,25 @@ from .vocab_map import StoredMaps, resolve_target_ids
 
 
 def is_eagle_draft(path: Path) -> bool:
-    """Whether a path is a folder with an EAGLE draft rather than a language model. Reads its config alone."""
-    config = Path(path) / "config.json"
-    return config.is_file() and is_draft_config(read_json_object(config))
+    """Whether a path is a folder with an EAGLE draft rather than a language model.
+
+    A config that says nothing of it (the original EAGLE-3 without ``draft_vocab_size``, EAGLE-2) leaves it to the
+    tensors' names; no weights are read.
+    """
+    path = Path(path)
+    config = path / "config.json"
+    return config.is_file() and (is_draft_config(read_json_object(config)) or _looks_like_draft(path))
+
+
+def _looks_like_draft(folder: Path) -> bool:
+    try:
+        weights = open_weights(folder)
+    except BuilderError:
+        return False  # opening it as a language model says what is wrong
+    try:
+        return has_draft_tensors(weights.tensors)
+    finally:
+        weights.close()
 
 
 def open_draft(path: Path, target: ModelSpec | None = None) -> DraftCheckpoint | Checkpoint:

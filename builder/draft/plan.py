@@ -10,9 +10,12 @@ from ..errors import UsageError
 from ..spec.draft import DraftSpec, HeadKind
 from ..spec.ranking import Ranking
 from .checkpoint import DraftCheckpoint
+from .token_ids import find_id_fault
 
 NUM_OUTPUTS = 16
 MAX_OUTPUTS = 64
+NO_TOKEN = -1
+"""In groups that are not full."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +58,22 @@ class DraftPlan:
             raise UsageError("draft head", expected="subset, for a draft with a subset of its own", found=self.head)
         if self.head == "subset" and own is None and self.target_ids is None:
             raise UsageError("draft head", expected="the tokens of the subset", found="none")
-        if own is not None and self.target_ids is not None and not np.array_equal(own, self.target_ids):
+        if self.target_ids is not None:
+            self._check_subset(self.target_ids, own, self.draft.spec.vocab_size)
+
+    def _check_subset(
+        self, target_ids: npt.NDArray[np.int32], own: npt.NDArray[np.int32] | None, vocab_size: int
+    ) -> None:
+        if self.head != "subset" and own is None:
+            raise UsageError("draft subset", expected="the head subset beside it", found=self.head)
+        if own is not None and not np.array_equal(own, target_ids):
             raise UsageError("draft subset", expected="the draft's own", found="another")
+        if target_ids.ndim != 1 or not 1 <= len(target_ids) <= vocab_size or target_ids.dtype.kind not in "iu":
+            expected = f"1 to {vocab_size} token ids, whole numbers in a row"
+            raise UsageError("draft subset", expected=expected, found=f"{target_ids.dtype} {list(target_ids.shape)}")
+        fault = find_id_fault(target_ids, vocab_size)
+        if fault is not None:
+            raise UsageError("draft subset", expected=fault[0], found=fault[1])
 
     def _check_ranking(self, ranking: Ranking, spec: DraftSpec) -> None:
         groups = ranking.groups
@@ -70,6 +87,9 @@ class DraftPlan:
         if found != wanted:
             expected = f"matrices {wanted[0]} and {wanted[1]}, for this draft"
             raise UsageError("draft ranking", expected=expected, found=f"{found[0]} and {found[1]}")
+        fault = None if groups is None else find_id_fault(groups[groups != NO_TOKEN], spec.vocab_size)
+        if fault is not None:
+            raise UsageError("draft ranking's groups", expected=fault[0], found=fault[1])
 
     def _check_model(self) -> None:
         if self.head != "full" or self.ranking is not None or self.target_ids is not None:

@@ -11,6 +11,7 @@ from .sizes import read_sizes
 from .tensors import DraftTensors
 
 MODEL_TYPES = ("llama", "qwen2", "qwen3", "mistral")
+NORM_OUTPUT_WORDS = {"feeds back": "the normed state is fed back", "head input": "the head's input is normed"}
 DEFAULT_THETA, DEFAULT_EPS = 10_000.0, 1e-6  # transformers' LlamaConfig
 
 
@@ -76,10 +77,17 @@ def _read_residual(config: Config, facts: FormatFacts, choices: list[str]) -> bo
 def _read_norm_output(config: Config, facts: FormatFacts, choices: list[str]) -> tuple[bool, bool]:
     """Whether the normed state is fed back, and whether the head reads it."""
     norms_head = config.flag("use_last_layernorm", True)
-    if facts.norm_output == "feeds back":
+    section = config.section("draftsmith")
+    meaning = facts.norm_output if section is None else section.text("norm_output", facts.norm_output)
+    if section is not None and meaning not in NORM_OUTPUT_WORDS:
+        raise section.error("norm_output", " or ".join(map(repr, NORM_OUTPUT_WORDS)), repr(meaning))
+    if config.has("norm_output") and facts.norm_output_doubt:
+        given = str(config.flag("norm_output", False)).lower()
+        taken = f'norm_output: {given} was taken as "{NORM_OUTPUT_WORDS[meaning]}"'
+        doubt = "config.json says so" if section is not None and section.has("norm_output") else facts.norm_output_doubt
+        choices.append(f"{taken} ({doubt}).")
+    if meaning == "feeds back":
         return config.flag("norm_output", False), norms_head
-    if config.has("norm_output"):
-        choices.append(f"norm_output: {facts.title} means by it whether the head's input is normed.")
     return False, config.flag("norm_output", norms_head)
 
 

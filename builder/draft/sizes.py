@@ -6,7 +6,7 @@ from ..errors import CheckpointError
 from ..model.config import Config
 from ..spec.target import ModelSpec
 from .feature_layers import NUM_DEFAULT_LAYERS
-from .tensor_names import MASK
+from .tensor_names import DIRECT_IDS, MASK, OFFSETS
 from .tensors import DraftTensors
 
 LLAMA_MAX_POSITIONS = 2048  # of transformers' LlamaConfig, which leaves out what equals its defaults
@@ -35,9 +35,8 @@ def read_sizes(
 
     Raises ``CheckpointError`` where a size is nowhere, or two sources of it do not fit.
     """
-    layers = config.count("num_hidden_layers", 1)
-    if layers != 1:
-        raise config.error("num_hidden_layers", "1", str(layers), "Drafts of several layers are not supported.")
+    _refuse_eagle_2(tensors)
+    _check_layers(config, tensors, choices)
     hidden = _count(config, "hidden_size", _rows(tensors, "fc.weight"), choices)
     heads = config.count("num_attention_heads", most=65536)
     head_dim = _head_dim(config, hidden, heads, choices)
@@ -47,7 +46,7 @@ def read_sizes(
         raise config.error("num_key_value_heads", f"a divisor of num_attention_heads {heads}", str(kv_heads))
     target_hidden, num_features = _feature_sizes(config, tensors, target, num_layers, choices)
     vocab_size = _vocab_size(config, tensors, target, choices)
-    head_rows = config.count("draft_vocab_size") if config.has("draft_vocab_size") else vocab_size
+    head_rows = _head_rows(config, tensors, vocab_size, choices)
     if head_rows > vocab_size:
         raise config.error("draft_vocab_size", f"at most vocab_size {vocab_size}", str(head_rows))
     if not config.has("max_position_embeddings"):
@@ -64,6 +63,42 @@ def read_sizes(
         num_features=num_features,
         max_positions=config.count("max_position_embeddings", LLAMA_MAX_POSITIONS),
     )
+
+
+def _refuse_eagle_2(tensors: DraftTensors) -> None:
+    """EAGLE and EAGLE-2 fuse the embedding with one feature, and their layer has the target's shape."""
+    shape = tensors.shapes.get("fc.weight", ())
+    if "hidden_norm.weight" in tensors.shapes or len(shape) != 2 or shape[1] != 2 * shape[0]:
+        return
+    raise CheckpointError(
+        f"tensor `{tensors.stored_name('fc.weight')}`",
+        expected="an EAGLE-3 draft, whose layer has a hidden_norm and reads features of several layers",
+        found=f"shape {list(shape)} without one: a draft of EAGLE or EAGLE-2",
+        where=str(tensors.path),
+        action="This kind is not supported: use an EAGLE-3 draft of this target.",
+    )
+
+
+def _check_layers(config: Config, tensors: DraftTensors, choices: list[str]) -> None:
+    """One layer; what ``midlayer.`` names is one whatever the config, often copied from the target's, says."""
+    layers = config.count("num_hidden_layers", 1)
+    if layers == 1:
+        return
+    if tensors.layer_prefix != "midlayer.":
+        raise config.error("num_hidden_layers", "1", str(layers), "Drafts of several layers are not supported.")
+    choices.append(f"num_hidden_layers: the config says {layers}, the file has one layer (midlayer), which was taken.")
+
+
+def _head_rows(config: Config, tensors: DraftTensors, vocab_size: int, choices: list[str]) -> int:
+    """Rows of the head: the config's, else those of the map or of the head itself, else the whole vocabulary's."""
+    if config.has("draft_vocab_size"):
+        return config.count("draft_vocab_size")
+    for name in (OFFSETS, DIRECT_IDS, "lm_head.weight"):
+        rows = _rows(tensors, name)
+        if rows and rows != vocab_size:
+            choices.append(f"draft_vocab_size: absent, {rows} was taken from the shape of {tensors.stored_name(name)}.")
+            return rows
+    return vocab_size
 
 
 def _head_dim(config: Config, hidden: int, heads: int, choices: list[str]) -> int:
@@ -90,7 +125,10 @@ def _feature_sizes(
             where=str(tensors.path),
             action="This is no EAGLE-3 draft, or its download is incomplete.",
         )
-    number = num_layers or NUM_DEFAULT_LAYERS
+    number = num_layers or config.count("num_aux_hidden_states", NUM_DEFAULT_LAYERS)
+    if config.count("num_aux_hidden_states", number) != number:
+        expected = f"{number}, the feature layers that are named"
+        raise config.error("num_aux_hidden_states", expected, repr(config.values["num_aux_hidden_states"]))
     if config.has("target_hidden_size"):
         width = config.count("target_hidden_size")
     else:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ..errors import CheckpointError
 from .tensor_names import DIRECT_IDS, MASK, OFFSETS
+from .token_ids import find_id_fault
 
 Index = npt.NDArray[np.int64]
 
@@ -31,7 +32,7 @@ def resolve_target_ids(
 
     Raises ``CheckpointError`` where a smaller head has no map, an id is out of range or double, or the parts disagree.
     """
-    masked = None if maps.mask is None else _read_mask(maps.mask, head_vocab_size, vocab_size, where)
+    masked = None if maps.mask is None else _read_mask(maps.mask, head_vocab_size, vocab_size, where, choices)
     target = _Target(vocab_size, masked, where)
     stored = ((DIRECT_IDS, maps.direct_ids), (OFFSETS, maps.offsets))
     found = [(name, values) for name, values in stored if values is not None]
@@ -54,8 +55,13 @@ def resolve_target_ids(
         )
     if not candidates:
         choices.append(f"{MASK} alone maps the head's rows: row i is the i-th token of the mask.")
-    if head_vocab_size == vocab_size and np.array_equal(ids, np.arange(vocab_size)):
-        return None
+    if np.array_equal(ids, np.arange(head_vocab_size)):
+        if head_vocab_size == vocab_size:
+            return None
+        choices.append(
+            f"the head's rows are the first {head_vocab_size} tokens of {vocab_size}: what a map that was never filled "
+            "looks like. No other token can be drafted."
+        )
     return ids.astype(np.int32)
 
 
@@ -74,6 +80,11 @@ def _resolve(name: str, values: Index, target: _Target, choices: list[str]) -> I
     ids = values + rows if name == OFFSETS else values
     fault = _find_fault(ids, target)
     if fault is None:
+        if name == OFFSETS and target.masked is None and _may_be_ids(values, target):
+            choices.append(
+                f"{OFFSETS} was taken as offsets, but all its values differ, as those of direct target ids do, and no "
+                f"{MASK} tells: where hardly a guess is accepted, rename the tensor to {DIRECT_IDS}."
+            )
         return ids
     if name == OFFSETS and target.masked is not None and _find_fault(values, target) is None:
         choices.append(f"{OFFSETS} was taken as direct target ids, not as offsets ({MASK} agrees with them alone).")
@@ -81,31 +92,35 @@ def _resolve(name: str, values: Index, target: _Target, choices: list[str]) -> I
     raise _error(name, *fault, target.where)
 
 
+MIN_TELLING_ROWS = 64
+"""Offsets of that many rows that all differ would be a vocabulary without two neighbouring tokens."""
+
+
+def _may_be_ids(values: Index, target: _Target) -> bool:
+    return len(values) >= MIN_TELLING_ROWS and _find_fault(values, target) is None
+
+
 def _find_fault(ids: Index, target: _Target) -> tuple[str, str] | None:
     """What was expected and found of the first wrong id, None where all are right."""
-    vocab_size, masked = target.vocab_size, target.masked
-    outside = np.flatnonzero((ids < 0) | (ids >= vocab_size))
-    if len(outside):
-        row = int(outside[0])
-        return f"target ids from 0 to {vocab_size - 1}", f"{ids[row]} at row {row}"
-    order = np.argsort(ids, kind="stable")
-    double = np.flatnonzero(np.diff(ids[order]) == 0)
-    if len(double):
-        first, second = sorted((int(order[double[0]]), int(order[double[0] + 1])))
-        return "each target id once", f"{ids[first]} at rows {first} and {second}"
-    if masked is not None and not np.array_equal(ids[order], masked):
+    fault, masked = find_id_fault(ids, target.vocab_size), target.masked
+    if fault is not None:
+        return fault
+    if masked is not None and not np.array_equal(np.sort(ids), masked):
         token = int(np.setxor1d(ids, masked)[0])
         return f"the tokens of {MASK}", f"{token} in one of them alone"
     return None
 
 
-def _read_mask(mask: Index, head_vocab_size: int, vocab_size: int, where: str) -> Index:
-    """Sorted target ids that the mask has."""
+def _read_mask(mask: Index, head_vocab_size: int, vocab_size: int, where: str, choices: list[str]) -> Index | None:
+    """Sorted target ids that the mask has; None where it says nothing: empty, beside a head of all rows."""
     if mask.shape != (vocab_size,):
         raise _error(MASK, f"shape [{vocab_size}]", str(list(mask.shape)), where)
     if ((mask != 0) & (mask != 1)).any():
         raise _error(MASK, "true or false", str(int(mask[(mask != 0) & (mask != 1)][0])), where)
     ids = np.flatnonzero(mask)
+    if len(ids) == 0 and head_vocab_size == vocab_size:
+        choices.append(f"{MASK} is empty, as where it was never filled; the head has the whole vocabulary.")
+        return None
     if len(ids) != head_vocab_size:
         raise _error(MASK, f"{head_vocab_size} tokens, the head's rows", str(len(ids)), where)
     return ids

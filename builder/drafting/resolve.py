@@ -16,20 +16,29 @@ from ..draft.plan import DraftPlan
 from ..draft_options import DEFAULT_CANDIDATES, DraftChoice
 from ..errors import UsageError
 from ..progress import Progress
+from ..quantize.float_states import FloatStates
 from ..spec.ranking import Ranking
 from ..vocabulary.files import load_ranking, load_subset
 from ..vocabulary.fit import fit_draft_ranking, measure_ranking
 from .locate import find_draft
+from .share import share_equal_tables
 
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedDraft:
-    """``plan``: what engines are built from. ``facts``: for ``draft.quality``."""
+    """``plan``: what engines are built from. ``facts``: for ``draft.quality``. ``held_out``: what the target made of
+    held-out text on the way, None where it did not run."""
 
     plan: DraftPlan
     facts: dict[str, Any]
+    held_out: FloatStates | None = None
+
+    @property
+    def choices(self) -> list[str]:
+        """What was assumed of the draft, a sentence each."""
+        return self.plan.draft.choices if isinstance(self.plan.draft, DraftCheckpoint) else []
 
 
 def resolve_draft(
@@ -46,6 +55,7 @@ def resolve_draft(
         _check_model_options(choice)
         plan = DraftPlan(draft=draft, head="full", name=path.name)
         return ResolvedDraft(plan=plan, facts={})
+    draft = share_equal_tables(draft, target)
     for sentence in draft.choices:
         _LOG.info("draft %s: %s", path.name, sentence)
     return _choose_head(choice, draft, path.name, _Fitting(target, target_sha256, text, progress))
@@ -66,10 +76,11 @@ def _choose_head(choice: DraftChoice, draft: DraftCheckpoint, name: str, fitting
     ranking: Ranking | None = None
     target_ids: npt.NDArray[np.int32] | None = None
     facts: dict[str, Any] = {}
+    held_out: FloatStates | None = None
     if head in ("speculative", "grouped"):
         if draft.target_ids is not None:
             raise UsageError("--draft-head", expected="full or subset: this draft has a head of its own", found=head)
-        ranking, facts = _find_ranking(choice, draft, head == "grouped", fitting)
+        ranking, facts, held_out = _find_ranking(choice, draft, head == "grouped", fitting)
     elif head == "subset":
         target_ids = _find_subset(choice, draft, fitting)
     elif choice.vocabulary is not None:
@@ -82,7 +93,7 @@ def _choose_head(choice: DraftChoice, draft: DraftCheckpoint, name: str, fitting
         window=choice.window,
         name=name,
     )
-    return ResolvedDraft(plan=plan, facts=facts)
+    return ResolvedDraft(plan=plan, facts=facts, held_out=held_out)
 
 
 def _default_head(choice: DraftChoice, draft: DraftCheckpoint) -> str:
@@ -105,17 +116,17 @@ def _is_subset(path: Path) -> bool:
 
 def _find_ranking(
     choice: DraftChoice, draft: DraftCheckpoint, grouped: bool, fitting: _Fitting
-) -> tuple[Ranking, dict[str, Any]]:
-    """The file's, the draft's own, or one that is fitted now; and its recall."""
+) -> tuple[Ranking, dict[str, Any], FloatStates | None]:
+    """The file's, the draft's own, or one that is fitted now; its recall; the target's states where it ran for that."""
     k = choice.num_candidates
     if choice.vocabulary is not None:
         ranking, facts = load_ranking(choice.vocabulary, target_sha256=fitting.target_sha256)
-        return with_candidates(ranking, k), {"recall": dict(facts.notes).get("recall", {}), "ranking": "file"}
+        return with_candidates(ranking, k), {"recall": dict(facts.notes).get("recall", {}), "ranking": "file"}, None
     own = draft.ranking
     if own is not None and (own.groups is not None) == grouped and choice.rank in (None, own.rank):
         ranking = with_candidates(own, k)
-        recall = measure_ranking(fitting.target, draft, ranking, fitting.progress)
-        return ranking, {"recall": recall, "ranking": "trained"}
+        recall, held_out = measure_ranking(fitting.target, draft, ranking, fitting.progress)
+        return ranking, {"recall": recall, "ranking": "trained"}, held_out
     fitted = fit_draft_ranking(
         fitting.target,
         draft,
@@ -125,7 +136,7 @@ def _find_ranking(
         text=fitting.text,
         progress=fitting.progress,
     )
-    return fitted.ranking, {"recall": fitted.recall, "ranking": "closed form"}
+    return fitted.ranking, {"recall": fitted.recall, "ranking": "closed form"}, fitted.held_out
 
 
 def with_candidates(ranking: Ranking, num_candidates: int | None) -> Ranking:

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ _MAX_TOKENS = 48
 _PROMPT_CHARS = 300
 PAYS = 1.05
 """A draft that gains less than this is reported."""
+HARDLY_ACCEPTED = 1.15
+"""Tokens a target step below which a draft is not worse than others but read in a wrong way."""
 
 
 @dataclass(slots=True)
@@ -37,11 +40,14 @@ class _Sum:
         return self.tokens / self.seconds if self.seconds else 0.0
 
 
-def try_draft(folder: Path, *, is_chat: bool, num_threads: int, progress: Progress) -> dict[str, Any]:
+def try_draft(
+    folder: Path, *, is_chat: bool, num_threads: int, progress: Progress, choices: Sequence[str] = ()
+) -> dict[str, Any]:
     """Decode a few prompts plainly and with the draft model, in turn; the figures for ``draft.quality``.
 
     ``is_chat``: the engine has a chat template. ``accepted_length``: tokens a target step, ``speed_up``: over plain
-    decoding, on this machine. Nothing where the engine has no room for any of them.
+    decoding, on this machine. Nothing where the engine has no room for any of them. ``choices``: what was assumed of
+    the draft, for the log where hardly a guess is accepted.
     """
     engine = load_engine(folder, num_threads=num_threads, num_slots=1)
     sums = {"off": _Sum(), "model": _Sum()}
@@ -70,6 +76,8 @@ def try_draft(folder: Path, *, is_chat: bool, num_threads: int, progress: Progre
             result["speed_up"],
             result["accepted_length"],
         )
+    if choices and result["accepted_length"] < HARDLY_ACCEPTED:
+        _LOG.warning("draft: hardly a guess was accepted. What was assumed of it: %s", " ".join(choices))
     return result
 
 

@@ -6,14 +6,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from draftsmith.model_repo.contract.manifest import KvCacheSpec
-
 from ..checkpoint.source import Checkpoint
 from ..draft.engine import TargetFiles, write_draft_engine
 from ..errors import BackendError, BuildError
 from ..graph.check import check_graph
 from ..graph.target_graph import GraphOptions, cache_capacity, write_target_graph
 from ..progress import Progress
+from ..spec.cache import make_cache_spec
 from . import native_kernels
 from .base import BackendStatus, BuildOptions, BuiltEngine
 
@@ -76,7 +75,6 @@ class OnnxRuntimeBuilder:
                 graph_file=files.graph.name,
                 storage=graph_options.storage,
                 is_native=compiler is not None,
-                shares_vocabulary=compiler is not None or options.precision != "int8",
                 max_length=options.max_length,
                 max_query_len=options.max_query_len,
                 calibration_text=options.calibration_text,
@@ -89,7 +87,7 @@ class OnnxRuntimeBuilder:
             precision=options.precision,
             graph_file=files.graph.name,
             files=tuple(names),
-            kv_cache=_cache_of(checkpoint, capacity),
+            kv_cache=make_cache_spec(checkpoint.spec, capacity),
             max_query_len=options.max_query_len,
             min_query_len=MIN_QUERY_LEN if compiler is None else native_kernels.MIN_QUERY_LEN,
             feature_layers=options.all_feature_layers,
@@ -134,14 +132,3 @@ def _plan(
         progress=progress,
     )
     return replace(plain, linears=plan.linears, embedding=plan.embedding, norm_factors=plan.norm_factors), plan.facts()
-
-
-def _cache_of(checkpoint: Checkpoint, capacity: int) -> KvCacheSpec:
-    spec = checkpoint.spec
-    return KvCacheSpec(
-        num_layers=spec.num_layers,
-        num_kv_heads=spec.num_kv_heads,
-        head_dim=spec.head_dim,
-        capacity=capacity,
-        dtype="float32",
-    )

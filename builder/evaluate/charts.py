@@ -66,7 +66,8 @@ def draw_step_times(figures: Sequence[Figures]) -> str:
 def draw_recall(entries: Sequence[Entry], colours: Mapping[str, int]) -> str:
     """Share of most probable tokens among the k best ranked, by k; empty where no build measured it at several k."""
     known = find_ranked(entries)
-    sizes = sorted({k for entry in known for k in entry.facts.recall})
+    recalls = {entry.name: {k: r for k, r in entry.facts.recall.items() if k > 1} for entry in known}
+    sizes = sorted({k for recall in recalls.values() for k in recall})
     if len(sizes) < 2:
         return ""
     at = {k: float(index) for index, k in enumerate(sizes)}  # k doubles from one to the next, so steps are even
@@ -74,11 +75,11 @@ def draw_recall(entries: Sequence[Entry], colours: Mapping[str, int]) -> str:
         Series(
             name=entry.name,
             colour=colours[entry.name],
-            points=tuple((at[k], value) for k, value in entry.facts.recall.items()),
+            points=tuple((at[k], value) for k, value in recalls[entry.name].items()),
         )
         for entry in known
     ]
-    lowest = min(value for entry in known for value in entry.facts.recall.values())
+    lowest = min(value for recall in recalls.values() for value in recall.values())
     every = -(-len(sizes) // _MOST_TICKS)
     ticks = [(at[k], f"{k:,}") for index, k in enumerate(sizes) if index % every == 0 or k == sizes[-1]]
     return draw_lines(
@@ -87,10 +88,11 @@ def draw_recall(entries: Sequence[Entry], colours: Mapping[str, int]) -> str:
 
 
 def find_ranked(entries: Sequence[Entry]) -> list[Entry]:
-    """The configurations whose rankings were measured, one an engine."""
+    """The configurations whose rankings were measured at several k, one an engine."""
     found: dict[str, Entry] = {}
     for entry in entries:
-        if entry.configuration is not None and entry.configuration.draft not in ("off", "ngram") and entry.facts.recall:
+        facts = entry.facts
+        if entry.uses_model and len(facts.recall) > 1 and not facts.has_scores_alone:
             found.setdefault(str(entry.facts.folder), entry)
     return list(found.values())
 

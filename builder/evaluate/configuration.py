@@ -9,6 +9,7 @@ from ..errors import UsageError
 PLAIN = "plain"
 """Name of the baseline, decoding without drafts; no configuration may take it."""
 DRAFTS = ("auto", "model", "ngram", "off")
+TREES = ("adaptive", "fixed")
 _NUMBERS = {"width": (1, 16), "depth": (0, 64), "nodes": (0, 64), "k": (1, 1 << 20)}
 _OPTION = "--config"
 
@@ -19,7 +20,8 @@ class Configuration:
 
     ``draft``: one of ``DRAFTS``. ``width``: branches followed a level; ``depth``: tokens of the longest branch;
     ``nodes``: tokens of the tree; ``num_candidates``: tokens of the speculative vocabulary with exact logits (the
-    option's ``k``). None takes the engine's.
+    option's ``k``). None takes the engine's. ``has_fixed_trees``: every tree has ``nodes`` tokens, whether that pays or
+    not; width, depth and nodes must then be given.
     """
 
     name: str
@@ -29,12 +31,24 @@ class Configuration:
     depth: int | None = None
     nodes: int | None = None
     num_candidates: int | None = None
+    has_fixed_trees: bool = False
+
+    def __post_init__(self) -> None:
+        if self.has_fixed_trees and (None in (self.width, self.depth) or not self.nodes):
+            raise UsageError(_OPTION, expected="width, depth and nodes beside tree=fixed", found=self.settings)
+
+    @property
+    def fixed_nodes(self) -> int | None:
+        """Tokens of every tree, None where they are as many as pay."""
+        return self.nodes if self.has_fixed_trees else None
 
     @property
     def settings(self) -> str:
         """What differs from the engine's defaults: ``draft=model, depth=5``."""
         given = {"width": self.width, "depth": self.depth, "nodes": self.nodes, "k": self.num_candidates}
         facts = [f"draft={self.draft}", *(f"{name}={value}" for name, value in given.items() if value is not None)]
+        if self.has_fixed_trees:
+            facts.append("tree=fixed")
         return ", ".join(facts)
 
 
@@ -55,7 +69,7 @@ def parse_configurations(texts: Sequence[str]) -> tuple[Configuration, ...]:
 
 
 def parse_configuration(text: str) -> Configuration:
-    """``NAME=ENGINE_FOLDER[,draft=auto|model|ngram|off][,width=N][,depth=N][,nodes=N][,k=N]``.
+    """``NAME=ENGINE_FOLDER[,draft=auto|model|ngram|off][,width=N][,depth=N][,nodes=N][,k=N][,tree=adaptive|fixed]``.
 
     A folder's name may have commas: what has no ``=`` belongs to the path before it.
 
@@ -79,6 +93,7 @@ def parse_configuration(text: str) -> Configuration:
         depth=_number(values, "depth"),
         nodes=_number(values, "nodes"),
         num_candidates=_number(values, "k"),
+        has_fixed_trees=values.get("tree") == "fixed",
     )
 
 
@@ -86,14 +101,14 @@ def _read_values(parts: Sequence[str]) -> dict[str, str]:
     values: dict[str, str] = {}
     for part in parts:
         key, _, value = (piece.strip() for piece in part.partition("="))
-        if key not in ("draft", *_NUMBERS):
-            raise UsageError(_OPTION, expected=f"the keys draft, {', '.join(_NUMBERS)}", found=repr(part))
+        if key not in ("draft", "tree", *_NUMBERS):
+            raise UsageError(_OPTION, expected=f"the keys draft, {', '.join(_NUMBERS)}, tree", found=repr(part))
         if key in values:
             raise UsageError(_OPTION, expected=f"{key} once", found="it twice")
         values[key] = value
-    draft = values.get("draft", "auto")
-    if draft not in DRAFTS:
-        raise UsageError(_OPTION, expected=f"draft={'|'.join(DRAFTS)}", found=repr(draft))
+    for key, known in (("draft", DRAFTS), ("tree", TREES)):
+        if values.get(key, known[0]) not in known:
+            raise UsageError(_OPTION, expected=f"{key}={'|'.join(known)}", found=repr(values[key]))
     return values
 
 

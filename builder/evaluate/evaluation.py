@@ -7,18 +7,18 @@ from tokenizers import Tokenizer
 
 from ..errors import BuilderError
 from ..progress import Progress
-from .conversation import Prompt
+from .draft_steps import DraftStep, measure_draft_steps
 from .engine_facts import EngineFacts
 from .lineup import Engines, Entry, make_entries
-from .machine import describe_machine
+from .machine import count_threads, describe_machine
 from .own_sets import read_languages, write_long_questions
 from .plan import EvaluationPlan
-from .questions import Question, choose_questions, read_prompts, read_questions
+from .questions import Question, choose_evenly, choose_questions, read_prompts, read_questions
 from .results import Results, Skip
 from .results_folder import REPORT, ROWS, open_rows, write_results
 from .rounds import Pacer, Round, run_round
 from .rows import Row
-from .runs import Answer, Sampling, TooLongError
+from .runs import Sampling, TooLongError
 
 
 class MismatchError(BuilderError):
@@ -26,7 +26,7 @@ class MismatchError(BuilderError):
 
 
 def evaluate(plan: EvaluationPlan, progress: Progress) -> Results:
-    """Ask every question under every configuration, and write rows.csv, table.md and report.html.
+    """Ask every question under every configuration, and write rows.csv, table.md, figures.csv and report.html.
 
     Whatever ends it early (Ctrl-C, a failing engine), the files say what was measured until then.
 
@@ -39,8 +39,7 @@ def evaluate(plan: EvaluationPlan, progress: Progress) -> Results:
     questions = gather_questions(plan, entries[0].facts)
     machine = describe_machine(plan.num_threads)
     row_file, kept = open_rows(plan, entries)
-    rows: list[Row] = list(kept)
-    skips: list[Skip] = []
+    rows, skips, draft_steps = list(kept), list[Skip](), dict[str, DraftStep]()
     results = Results(
         plan=plan,
         entries=entries,
@@ -48,26 +47,41 @@ def evaluate(plan: EvaluationPlan, progress: Progress) -> Results:
         skips=skips,
         machine=machine,
         num_wanted=len(questions) * len(plan.temperatures),
+        draft_steps=draft_steps,
     )
+
+    def keep(done: Sequence[Row]) -> None:
+        row_file.add(done)
+        rows.extend(done)
+
     try:
+        draft_steps.update(measure_draft_steps(entries, count_threads(plan.num_threads), progress))
         with Engines(num_threads=plan.num_threads, num_slots=plan.num_slots) as engines:
             engines.load(entries, progress)
-            pacer = Pacer(_make_ask(engines))
-            rounds = _open_rounds(plan, questions, kept)
-            with progress.stage("evaluate", total=len(rounds), unit="rounds") as stage:
-                for round_ in rounds:
-                    try:
-                        done = run_round(round_, entries, pacer)
-                    except TooLongError as error:
-                        skips.append(_describe_skip(round_, error))
-                    else:
-                        row_file.add(done)
-                        rows += done
-                    stage.advance()
+            _ask_all(_open_rounds(plan, questions, kept), engines, entries, (keep, skips.append), progress)
     finally:
         row_file.close()
         write_results(results)
     return results
+
+
+def _ask_all(
+    rounds: Sequence[Round],
+    engines: Engines,
+    entries: Sequence[Entry],
+    sinks: tuple[Callable[[Sequence[Row]], None], Callable[[Skip], None]],
+    progress: Progress,
+) -> None:
+    """``sinks``: where the rows of a round go, and what was skipped."""
+    keep, skip = sinks
+    pacer = Pacer(lambda entry, prompt, sampling: engines.of(entry).answer(prompt, sampling, entry.configuration))
+    with progress.stage("evaluate", total=len(rounds), unit="rounds") as stage:
+        for round_ in rounds:
+            try:
+                keep(run_round(round_, entries, pacer))
+            except TooLongError as error:
+                skip(_describe_skip(round_, error))
+            stage.advance()
 
 
 def check_results(results: Results) -> None:
@@ -96,7 +110,7 @@ def gather_questions(plan: EvaluationPlan, facts: EngineFacts) -> list[Question]
     if plan.has_languages:
         questions += read_languages()
     if plan.long_context:
-        questions += write_long_questions(_token_counter(facts), plan.long_context)
+        questions += choose_evenly(write_long_questions(_token_counter(facts), plan.long_context), plan.long_questions)
     return choose_questions(questions, plan.questions_per_task)
 
 
@@ -113,10 +127,6 @@ def _open_rounds(plan: EvaluationPlan, questions: Sequence[Question], kept: Sequ
         for turn, (index, temperature) in enumerate(wanted)
         if (questions[index].question_id, temperature) not in done
     ]
-
-
-def _make_ask(engines: Engines) -> Callable[[Entry, Prompt, Sampling], Answer]:
-    return lambda entry, prompt, sampling: engines.of(entry).answer(prompt, sampling, entry.configuration)
 
 
 def _describe_skip(round_: Round, error: TooLongError) -> Skip:

@@ -13,7 +13,8 @@ from .conversation import Conversation
 from .engine_facts import EngineFacts, read_facts
 from .runs import OpenEngine
 
-EngineKey = tuple[Path, int | None]
+EngineKey = tuple[Path, int | None, int | None]
+"""Folder, candidates, nodes of fixed trees."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,12 +29,21 @@ class Entry:
     @property
     def engine_key(self) -> EngineKey:
         """Entries with the same key share an engine."""
-        return self.facts.folder.resolve(), self.configuration.num_candidates if self.configuration else None
+        asked = self.configuration
+        folder = self.facts.folder.resolve()
+        return (folder, None, None) if asked is None else (folder, asked.num_candidates, asked.fixed_nodes)
 
     @property
     def is_baseline(self) -> bool:
         """True for plain decoding."""
         return self.configuration is None
+
+    @property
+    def uses_model(self) -> bool:
+        """True where a draft model takes part."""
+        return (
+            self.configuration is not None and self.configuration.draft not in ("off", "ngram") and self.facts.has_draft
+        )
 
 
 def make_entries(configurations: Iterable[Configuration]) -> tuple[Entry, ...]:
@@ -70,7 +80,7 @@ class Engines:
     def load(self, entries: Iterable[Entry], progress: Progress) -> None:
         """Load and warm up what the entries need, each engine once."""
         for entry in sorted(entries, key=lambda entry: entry.is_baseline):  # a baseline takes what is open
-            candidates = entry.configuration.num_candidates if entry.configuration else None
+            _, candidates, fixed_nodes = entry.engine_key
             if self._key(entry) not in self._open:
                 with progress.stage(f"load {entry.facts.label} ({entry.facts.folder})"):
                     engine = OpenEngine(
@@ -78,6 +88,7 @@ class Engines:
                         num_threads=self.num_threads,
                         num_slots=self.num_slots,
                         num_candidates=candidates,
+                        fixed_nodes=fixed_nodes,
                     )
                     self._stack.callback(engine.close)
                     self._open[entry.engine_key] = engine

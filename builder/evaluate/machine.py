@@ -19,12 +19,17 @@ def describe_machine(num_threads: int | None) -> dict[str, str]:
     return {
         "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         "processor": describe_cpu(_CPU_INFO.read_text(encoding="utf-8") if _CPU_INFO.exists() else ""),
-        "cores": f"{cores} ({num_threads or cores} threads used)",
+        "cores": f"{cores} ({count_threads(num_threads)} threads used)",
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB",
         "system": f"{platform.system()} {platform.release()}",
         "load average before": f"{os.getloadavg()[0]:.1f}",
         "versions": ", ".join([f"Python {platform.python_version()}", *versions]),
     }
+
+
+def count_threads(num_threads: int | None) -> int:
+    """Threads that an engine takes: those that were asked for, or one a core that this process may use."""
+    return num_threads or len(os.sched_getaffinity(0))
 
 
 def describe_cpu(text: str) -> str:

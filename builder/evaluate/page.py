@@ -4,12 +4,21 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from .charts import colour_entries, draw_accepted, draw_recall, draw_speed_ups, draw_step_times, find_ranked
-from .lineup import Entry
+from .comparison import Compared, share_steps
 from .plots import series_style
 from .results import Results
 from .style import CSS
 from .summary import MEAN, OVERALL, Figures
-from .table import ENGINE_HEAD, SPEED_HEAD, describe_task, describe_temperature, engine_cells, speed_cells
+from .table import (
+    ENGINE_HEAD,
+    SPEED_HEAD,
+    STEP_HEAD,
+    describe_task,
+    describe_temperature,
+    engine_cells,
+    speed_cells,
+    step_cells,
+)
 
 _SHOWN_SKIPS = 5
 
@@ -27,7 +36,7 @@ def render_page(results: Results) -> str:
         _draw_tiles(results, figures),
         _draw_speed_ups(figures, colours),
         _draw_details(results, figures, colours),
-        _draw_tables(figures, results.entries),
+        _draw_tables(results),
         _draw_facts(results),
         "<footer>Written by <b>build-engine evaluate</b> of draftsmith.</footer>",
     ]
@@ -126,47 +135,57 @@ def _draw_details(results: Results, figures: Sequence[Figures], colours: Mapping
     return "".join(parts)
 
 
-def _draw_tables(figures: Sequence[Figures], entries: Sequence[Entry]) -> str:
+def _draw_tables(results: Results) -> str:
     """The means, which all fit on a screen; the tasks folded below them; the configurations."""
-    temperatures = list(dict.fromkeys(f.temperature for f in figures))
-    means = [_draw_means([f for f in figures if f.temperature == t]) for t in temperatures]
-    tasks = [_draw_tasks([f for f in figures if f.temperature == t]) for t in temperatures]
-    head = "".join(f'<th class="text">{escape(text)}</th>' for text in ENGINE_HEAD)
-    engines = [
-        "<tr>" + "".join(f'<td class="text">{escape(cell)}</td>' for cell in engine_cells(entry)) + "</tr>"
-        for entry in entries
-    ]
+    compared = results.compared
+    temperatures = dict.fromkeys(c.figures.temperature for c in compared)
+    by_temperature = [[c for c in compared if c.figures.temperature == t] for t in temperatures]
     text = (
         "Milliseconds are a target step's. Mean of tasks: each task counts the same, Chinese, Arabic and long contexts "
-        "left out; all questions: each token counts the same, over the same tasks."
+        "left out; all questions: each token counts the same, over the same tasks. Of greedy: the speed-up beside the "
+        "same configuration's at temperature 0. Of full: beside the first configuration whose draft has a full head."
     )
-    parts = [*means, *tasks, _table_card("Configurations", head, engines)]
+    parts = [*map(_draw_means, by_temperature), *map(_draw_tasks, by_temperature), _draw_engines(results)]
     return f'<section><h2>All figures</h2><p class="soft">{escape(text)}</p>{"".join(parts)}</section>'
 
 
-def _draw_means(figures: Sequence[Figures]) -> str:
-    rows = [_speed_row(f, f.configuration) for f in figures if f.task == MEAN]
-    title = f"Mean of tasks, {describe_temperature(figures[0].temperature)}"
+def _draw_means(compared: Sequence[Compared]) -> str:
+    rows = [_speed_row(c, c.figures.configuration) for c in compared if c.figures.task == MEAN]
+    title = f"Mean of tasks, {describe_temperature(compared[0].figures.temperature)}"
     return _table_card(title, _speed_head("configuration"), rows)
 
 
-def _draw_tasks(figures: Sequence[Figures]) -> str:
+def _draw_tasks(compared: Sequence[Compared]) -> str:
     rows = []
-    for name in dict.fromkeys(f.configuration for f in figures):
+    for name in dict.fromkeys(c.figures.configuration for c in compared):
         rows.append(f'<tr class="head"><td colspan="{len(SPEED_HEAD)}">{escape(name)}</td></tr>')
-        rows += [_speed_row(f, describe_task(f.task)) for f in figures if f.configuration == name]
-    title = f"Every task, {describe_temperature(figures[0].temperature)}"
+        rows += [_speed_row(c, describe_task(c.figures.task)) for c in compared if c.figures.configuration == name]
+    title = f"Every task, {describe_temperature(compared[0].figures.temperature)}"
     return (
         f'<details class="card scroll"><summary>{escape(title)}</summary>{_table(_speed_head("task"), rows)}</details>'
     )
+
+
+def _draw_engines(results: Results) -> str:
+    """Heads and memory, and what a step of the draft takes by itself."""
+    shares = share_steps(results.draft_steps, results.entries)
+    texts = "".join(f'<th class="text">{escape(text)}</th>' for text in ENGINE_HEAD)
+    numbers = "".join(f"<th>{escape(text)}</th>" for text in STEP_HEAD)
+    rows = []
+    for entry in results.entries:
+        cells = "".join(f'<td class="text">{escape(cell)}</td>' for cell in engine_cells(entry))
+        cells += "".join(f"<td>{escape(cell)}</td>" for cell in step_cells(entry.name, results.draft_steps, shares))
+        rows.append(f"<tr>{cells}</tr>")
+    return _table_card("Drafts", texts + numbers, rows)
 
 
 def _speed_head(first: str) -> str:
     return "".join(f"<th>{escape(text)}</th>" for text in (first, *SPEED_HEAD[1:]))
 
 
-def _speed_row(f: Figures, name: str) -> str:
-    *cells, mismatches = [f"<td>{escape(cell)}</td>" for cell in (name, *speed_cells(f)[1:])]
+def _speed_row(compared: Compared, name: str) -> str:
+    f = compared.figures
+    *cells, mismatches = [f"<td>{escape(cell)}</td>" for cell in (name, *speed_cells(compared)[1:])]
     if f.num_mismatches:
         mismatches = mismatches.replace("<td>", '<td class="bad">')
     style = ' class="sum"' if f.task in (MEAN, OVERALL) and name != f.configuration else ""

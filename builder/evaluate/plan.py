@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import UsageError
-from ..plan import check_range
+from ..ranges import check_range
 from .configuration import Configuration
 
 DEFAULT_MAX_TOKENS = 256
@@ -19,7 +19,8 @@ class EvaluationPlan:
 
     ``questions``: files as Spec-Bench has them; ``prompts``: files with a prompt a line. ``questions_per_task`` None
     takes all. ``has_languages``: our Chinese and Arabic prompts too. ``long_context``: tokens of our long prompts, 0
-    for none. ``resume``: keep the questions that an earlier run into the same folder has done.
+    for none; ``long_questions``: how many of them, None as ``questions_per_task`` says. ``resume``: keep the questions
+    that an earlier run into the same folder has done.
     """
 
     configurations: tuple[Configuration, ...]
@@ -32,6 +33,7 @@ class EvaluationPlan:
     seed: int = 0
     has_languages: bool = True
     long_context: int = DEFAULT_LONG_CONTEXT
+    long_questions: int | None = None
     num_threads: int | None = None
     num_slots: int = 1
     resume: bool = False
@@ -39,6 +41,8 @@ class EvaluationPlan:
     def __post_init__(self) -> None:
         if self.questions_per_task is not None:
             check_range("--questions-per-task", self.questions_per_task, 1, 1_000_000)
+        if self.long_questions is not None:
+            check_range("--long-questions", self.long_questions, 1, 1_000_000)
         check_range("--max-tokens", self.max_tokens, 1, 1 << 24)
         check_range("--seed", self.seed, 0, 1 << 62)
         check_range("--slots", self.num_slots, 1, 1024)

@@ -2,8 +2,10 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from .comparison import Compared, compare
+from .draft_steps import DraftStep
 from .lineup import Entry
 from .plan import EvaluationPlan
 from .rows import Row
@@ -22,7 +24,10 @@ class Skip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """``num_wanted``: questions times temperatures that were asked for; those in ``rows`` and ``skips`` are done."""
+    """``num_wanted``: questions times temperatures that were asked for; those in ``rows`` and ``skips`` are done.
+
+    ``draft_steps``: by configuration that drafts with a model.
+    """
 
     plan: EvaluationPlan
     entries: tuple[Entry, ...]
@@ -30,11 +35,17 @@ class Results:
     skips: Sequence[Skip]
     machine: Mapping[str, str]
     num_wanted: int
+    draft_steps: Mapping[str, DraftStep] = field(default_factory=dict)
 
     @property
     def figures(self) -> list[Figures]:
         """The rows summed up."""
         return summarise(self.rows)
+
+    @property
+    def compared(self) -> list[Compared]:
+        """The figures with their shares."""
+        return compare(self.figures, self.entries)
 
     @property
     def num_done(self) -> int:

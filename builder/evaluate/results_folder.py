@@ -1,4 +1,4 @@
-"""The folder of an evaluation: rows.csv as it goes, table.md and report.html of what is there, settings.json."""
+"""The folder of an evaluation: rows.csv as it goes; table.md, figures.csv and report.html of what is there."""
 
 import json
 from collections import defaultdict
@@ -8,13 +8,14 @@ from typing import Any
 
 from ..errors import UsageError
 from .lineup import Entry
+from .markdown import render_markdown
 from .page import render_page
 from .plan import EvaluationPlan
 from .results import Results
 from .rows import Row, RowFile, read_rows
-from .table import render_markdown
+from .values import render_csv
 
-ROWS, TABLE, REPORT, SETTINGS = "rows.csv", "table.md", "report.html", "settings.json"
+ROWS, TABLE, FIGURES, REPORT, SETTINGS = "rows.csv", "table.md", "figures.csv", "report.html", "settings.json"
 
 
 def open_rows(plan: EvaluationPlan, entries: Sequence[Entry]) -> tuple[RowFile, list[Row]]:
@@ -49,10 +50,11 @@ def keep_whole_questions(rows: Sequence[Row], names: Sequence[str]) -> list[Row]
 
 
 def write_results(results: Results) -> None:
-    """table.md and report.html; nothing where nothing was measured."""
+    """table.md, figures.csv and report.html; nothing where nothing was measured."""
     if not results.rows:
         return
-    write_beside(results.plan.output / TABLE, render_markdown(results.figures, results.entries))
+    write_beside(results.plan.output / TABLE, render_markdown(results))
+    write_beside(results.plan.output / FIGURES, render_csv(results))
     write_beside(results.plan.output / REPORT, render_page(results))
 
 

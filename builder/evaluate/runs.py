@@ -1,6 +1,6 @@
 """The seam to the runtime: opens engines and answers one prompt at a time, with the time and the drafts of every step.
 
-Nothing else here knows ``load_engine``, ``SamplingParams`` or ``EngineStats``.
+Nothing else here knows ``SamplingParams`` or ``EngineStats``; ``fixed_drafts`` opens what ``load_engine`` does not.
 """
 
 import threading
@@ -19,6 +19,8 @@ from draftsmith.model_repo.runtime.request import Update
 
 from .configuration import Configuration
 from .conversation import Prompt
+from .fixed_drafts import load_fixed_engine
+from .machine import count_threads
 
 _WARM_UP_TOKENS = 8
 
@@ -64,15 +66,28 @@ class OpenEngine:
     """A loaded and started engine. Answers one request at a time."""
 
     def __init__(
-        self, folder: Path, *, num_threads: int | None, num_slots: int, num_candidates: int | None = None
+        self,
+        folder: Path,
+        *,
+        num_threads: int | None,
+        num_slots: int,
+        num_candidates: int | None = None,
+        fixed_nodes: int | None = None,
     ) -> None:
-        """``num_candidates``: of the speculative vocabulary, None for the engine's own.
+        """``num_candidates``: of the speculative vocabulary, None for the engine's own. ``fixed_nodes``: of every tree,
+        None for as many as pay.
 
         Raises:
             ManifestError, EngineError: the engine cannot be loaded.
         """
         config = _engine_config(num_candidates)
-        self._engine = load_engine(folder, num_threads=num_threads, num_slots=num_slots, config=config)
+        if fixed_nodes is None:
+            self._engine = load_engine(folder, num_threads=num_threads, num_slots=num_slots, config=config)
+        else:
+            threads = count_threads(num_threads)
+            self._engine = load_fixed_engine(
+                folder, num_threads=threads, num_slots=num_slots, config=config, num_nodes=fixed_nodes
+            )
         self._engine.start()
 
     def warm_up(self, prompt: Prompt, configuration: Configuration | None) -> None:

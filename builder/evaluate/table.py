@@ -1,13 +1,13 @@
-"""The table of an evaluation, as Markdown (which reads well on a terminal too) and as plain JSON values."""
+"""What the cells of an evaluation's tables say, for Markdown and HTML alike."""
 
-from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Mapping
 
+from .comparison import Compared
 from .configuration import Configuration
+from .draft_steps import LEVEL_WIDTH, DraftStep
 from .engine_facts import EngineFacts
 from .lineup import Entry
-from .summary import MEAN, OVERALL, Figures
+from .summary import MEAN, OVERALL
 from .tasks import title_of
 
 SPEED_HEAD = (
@@ -17,13 +17,17 @@ SPEED_HEAD = (
     "speed-up",
     "decode tokens/s",
     "decode speed-up",
+    "of greedy",
     "accepted length",
+    "of full",
     "draft ms",
     "verify ms",
     "other ms",
     "mismatches",
 )
-ENGINE_HEAD = ("configuration", "engine", "settings", "ranking recall@k", "extra memory")
+ENGINE_HEAD = ("configuration", "engine", "head", "settings", "ranking recall@k", "draft's memory", "ranking's memory")
+STEP_HEAD = ("draft step ms", "of full", f"level of {LEVEL_WIDTH} ms", "of full")
+NOTHING = "-"
 
 
 def describe_task(task: str) -> str:
@@ -36,9 +40,9 @@ def describe_temperature(temperature: float) -> str:
     return f"temperature {temperature:g}" if temperature else "greedy"
 
 
-def speed_cells(figures: Figures) -> list[str]:
+def speed_cells(compared: Compared) -> list[str]:
     """The cells under ``SPEED_HEAD``."""
-    f = figures
+    f = compared.figures
     return [
         describe_task(f.task),
         str(f.num_questions),
@@ -46,7 +50,9 @@ def speed_cells(figures: Figures) -> list[str]:
         f"{f.speed_up:.2f}x",
         f"{f.decode_tokens_per_second:.1f}",
         f"{f.decode_speed_up:.2f}x",
+        describe_share(compared.greedy_share),
         f"{f.accepted_length:.2f}",
+        describe_share(compared.accepted_share),
         f"{f.draft_ms:.2f}",
         f"{f.verify_ms:.2f}",
         f"{f.other_ms:.2f}",
@@ -58,14 +64,42 @@ def engine_cells(entry: Entry) -> list[str]:
     """The cells under ``ENGINE_HEAD``."""
     configuration, facts = entry.configuration, entry.facts
     settings = configuration.settings if configuration else "draft=off"
-    return [entry.name, facts.label, settings, describe_recall(configuration, facts), describe_memory(entry)]
+    return [
+        entry.name,
+        facts.label,
+        describe_head(entry),
+        settings,
+        describe_recall(configuration, facts),
+        describe_memory(entry),
+        describe_ranking_memory(entry),
+    ]
+
+
+def step_cells(name: str, steps: Mapping[str, DraftStep], shares: Mapping[str, tuple[float, float]]) -> list[str]:
+    """The cells under ``STEP_HEAD`` of a configuration."""
+    if name not in steps:
+        return [NOTHING] * len(STEP_HEAD)
+    step, (token, level) = steps[name], shares.get(name, (None, None))
+    return [f"{step.token_ms:.2f}", describe_share(token), f"{step.level_ms:.2f}", describe_share(level)]
+
+
+def describe_share(share: float | None) -> str:
+    """``98 %``, or that there is none."""
+    return NOTHING if share is None else f"{share:.1%}"
+
+
+def describe_head(entry: Entry) -> str:
+    """``speculative``; ``scores alone`` where the ranking stands for the logits."""
+    if not entry.uses_model:
+        return NOTHING
+    return "scores alone" if entry.facts.has_scores_alone else entry.facts.head
 
 
 def describe_recall(configuration: Configuration | None, facts: EngineFacts) -> str:
-    """``98.4 % (k = 2,048)`` at the configuration's k, or at the nearest k that the build measured."""
+    """``98.4 % (k = 2,048)`` at the configuration's k, or at the nearest k that was measured."""
     if configuration is None or configuration.draft in ("off", "ngram") or not facts.recall:
-        return "-"
-    wanted = configuration.num_candidates or facts.num_candidates
+        return NOTHING
+    wanted = facts.recall_k if facts.has_scores_alone else configuration.num_candidates or facts.recall_k
     k = min(facts.recall, key=lambda measured: abs(measured - wanted))
     return f"{facts.recall[k]:.1%} (k = {k:,})"
 
@@ -73,52 +107,14 @@ def describe_recall(configuration: Configuration | None, facts: EngineFacts) -> 
 def describe_memory(entry: Entry) -> str:
     """``8.1 MB (5.8 %) + 0.4 MB a slot``: the draft's files beside the target's, and its cache of one request."""
     facts = entry.facts
-    if entry.configuration is None or entry.configuration.draft in ("off", "ngram") or not facts.has_draft:
+    if not entry.uses_model:
         return "none"
     return f"{facts.draft_bytes / 1e6:.1f} MB ({facts.extra_share:.1%}) + {facts.slot_bytes / 1e6:.1f} MB a slot"
 
 
-def render_markdown(figures: Sequence[Figures], entries: Sequence[Entry]) -> str:
-    """A table a temperature, and one of the engines."""
-    parts = []
-    for temperature in dict.fromkeys(f.temperature for f in figures):
-        here = [f for f in figures if f.temperature == temperature]
-        rows = [[f.configuration, *speed_cells(f)] for f in here]
-        title = describe_temperature(temperature)
-        parts.append(f"## {title[0].upper()}{title[1:]}\n\n{_table(('configuration', *SPEED_HEAD), rows, num_text=2)}")
-    engines = _table(ENGINE_HEAD, [engine_cells(entry) for entry in entries], num_text=len(ENGINE_HEAD))
-    parts.append(f"## Engines\n\n{engines}")
-    return "\n\n".join(parts) + "\n"
-
-
-def to_json(figures: Sequence[Figures], entries: Sequence[Entry]) -> dict[str, Any]:
-    """Plain values: figures as they are, and the engines' facts."""
-    engines = [
-        {
-            "configuration": entry.name,
-            "baseline": entry.baseline,
-            "folder": str(entry.facts.folder),
-            "settings": entry.configuration.settings if entry.configuration else "draft=off",
-            "recall": {str(k): value for k, value in entry.facts.recall.items()},
-            "draft_bytes": entry.facts.draft_bytes,
-            "target_bytes": entry.facts.target_bytes,
-            "draft_slot_bytes": entry.facts.slot_bytes,
-        }
-        for entry in entries
-    ]
-    return {"figures": [asdict(f) for f in figures], "configurations": engines}
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, num_text: int) -> str:
-    """Markdown with aligned columns; the first ``num_text`` are text, the others numbers."""
-    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-    rule = "|".join("-" * (w + 2) if i < num_text else "-" * (w + 1) + ":" for i, w in enumerate(widths))
-    lines = [_line(head, widths, num_text), f"|{rule}|", *(_line(row, widths, num_text) for row in rows)]
-    return "\n".join(lines)
-
-
-def _line(row: Sequence[str], widths: Sequence[int], num_text: int) -> str:
-    cells = [
-        cell.ljust(w) if i < num_text else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-    ]
-    return "| " + " | ".join(cells) + " |"
+def describe_ranking_memory(entry: Entry) -> str:
+    """``3.7 MB (2.7 %)`` of the draft's files, beside the target's."""
+    facts = entry.facts
+    if not entry.uses_model or not facts.ranking_bytes:
+        return "none"
+    return f"{facts.ranking_bytes / 1e6:.1f} MB ({facts.ranking_share:.1%})"

@@ -34,10 +34,8 @@ class ReadsTensors(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class DraftTables:
-    """Makes the tables of one draft; what the target's graph stored (``stored``) is not stored again.
-
-    ``stored`` is None where the target's graph holds its vocabulary in a form that drafts do not read.
-    """
+    """Makes the tables of one draft; what the target's graph stored (``stored``, None for a draft alone) is not stored
+    again."""
 
     graph: GraphBuilder
     spec: DraftSpec

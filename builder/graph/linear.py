@@ -9,6 +9,8 @@ from .graph_builder import GraphBuilder
 
 Storage = Literal["fp32", "fp16"]
 FloatArray = npt.NDArray[np.float32]
+DIVISORS = "divisors"
+"""``<name>.divisors`` [d_in]: what a linear's inputs are divided by before they meet its stored weights."""
 STORAGE_DTYPES: dict[Storage, str] = {"fp32": "float32", "fp16": "float16"}
 
 
@@ -56,15 +58,20 @@ class FloatEmbedding:
 
 
 def emit_tied_head(builder: GraphBuilder, x: str, storage: Storage, width: int) -> str:
-    """``x`` [B, N, d] times the rows [V, d] that ``FloatEmbedding`` stored; ``width`` is d. Nothing is stored twice.
+    """``x`` [B, N, d] times the rows [V, d] that ``FloatEmbedding`` stored; ``width`` is d. Nothing is stored twice."""
+    return multiply_rows(builder, x, _as(builder, "embedding.weight", STORAGE_DTYPES[storage]), width)
+
+
+def multiply_rows(builder: GraphBuilder, x: str, rows: str, width: int) -> str:
+    """``x`` [B, N, d] times ``rows`` [V, d], of one type: [B, N, V]; ``width`` is d.
 
     ``Gemm`` takes rows as they lie; a MatMul of the transpose would be folded into a second copy at load.
     """
-    rows = builder.op("Reshape", x, builder.constant([-1, width], "int64"))  # [B N, d]
-    y = builder.op("Gemm", rows, _as(builder, "embedding.weight", STORAGE_DTYPES[storage]), transB=1)  # [B N, V]
+    flat = builder.op("Reshape", x, builder.constant([-1, width], "int64"))  # [B N, d]
+    y = builder.op("Gemm", flat, rows, transB=1)  # [B N, V]
     lead = builder.op("Shape", x, start=0, end=2)
     shape = builder.op("Concat", lead, builder.constant([-1], "int64"), axis=0)
-    return builder.op("Reshape", y, shape)  # [B, N, V]
+    return builder.op("Reshape", y, shape)
 
 
 def add_bias(builder: GraphBuilder, y: str, bias: npt.NDArray[Any] | None, name: str) -> str:

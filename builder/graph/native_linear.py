@@ -3,6 +3,9 @@
 The embedding and the head are row-major instead (``draftsmith.VocabularyLinear``): rows are looked up in them.
 """
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import numpy as np
 import numpy.typing as npt
 from draftsmith.plugins.packing import (
@@ -16,6 +19,7 @@ from draftsmith.plugins.packing import (
 
 from .graph_builder import GraphBuilder
 
+Packed = TypeVar("Packed", PackedLinear, PackedVocabulary)
 DRAFTSMITH = "draftsmith"
 FloatArray = npt.NDArray[np.float32]
 Rounded = tuple[npt.NDArray[np.int8], FloatArray]
@@ -33,12 +37,7 @@ class NativeLinear:
 
     def emit(self, builder: GraphBuilder, x: str, weight: FloatArray, bias: FloatArray | None, name: str) -> str:
         """See ``LinearPlan``."""
-        if self._rounded is None:
-            packed = pack_linear(weight.T)
-        else:
-            codes, scales = self._rounded
-            packed = pack_codes(codes.T, scales)
-        store_packed(builder, packed, name)
+        store_packed(builder, _pack(weight, self._rounded, pack_linear, pack_codes), name)
         return multiply_packed(builder, x, name, weight.shape[1], bias)
 
 
@@ -50,12 +49,7 @@ class NativeHead:
 
     def emit(self, builder: GraphBuilder, x: str, weight: FloatArray, bias: FloatArray | None, name: str) -> str:
         """See ``LinearPlan``."""
-        if self._rounded is None:
-            packed = pack_vocabulary(weight.T)
-        else:
-            codes, scales = self._rounded
-            packed = pack_vocabulary_codes(codes.T, scales)
-        store_vocabulary(builder, packed, name)
+        store_vocabulary(builder, _pack(weight, self._rounded, pack_vocabulary, pack_vocabulary_codes), name)
         return multiply_vocabulary(builder, x, name, weight.shape[1], bias)
 
 
@@ -75,6 +69,16 @@ class NativeEmbedding:
         """See ``EmbeddingPlan``."""
         store_vocabulary(builder, pack_vocabulary(weight), name)
         return look_up_rows(builder, token_ids, name, *weight.shape)
+
+
+def _pack(
+    weight: FloatArray,
+    rounded: Rounded | None,
+    pack: Callable[[FloatArray], Packed],
+    pack_rounded: Callable[[npt.NDArray[np.int8], FloatArray], Packed],
+) -> Packed:
+    """``weight`` [K, N] as an operator reads it: each weight to the nearest, or as it was ``rounded`` before."""
+    return pack(weight.T) if rounded is None else pack_rounded(rounded[0].T, rounded[1])
 
 
 def store_packed(builder: GraphBuilder, packed: PackedLinear, name: str) -> None:

@@ -55,6 +55,10 @@ class Visibility:
             self.num_columns = self._count_columns() if columns == "valid" else self._count_capacity()  # int64 []
             self._columns()
 
+    def biases(self, windows: set[int | None]) -> dict[int | None, str]:
+        """``bias`` of each window."""
+        return {window: self.bias(window) for window in sorted(windows, key=lambda w: w or 0)}
+
     def bias(self, window: int | None) -> str:
         """0 or a huge negative number, [B, 1, T, L] in the compute type; ``window``: keys at distance < window only."""
         graph = self._graph

@@ -18,7 +18,7 @@ from .dialects import DIALECTS, DialectName
 from .draft_heads import LOGITS, declare_sampling, write_top_candidates
 from .graph_builder import Dim, GraphBuilder
 from .layers import LayerWriter
-from .linear import EmbeddingPlan, FloatEmbedding, FloatLinear, LinearPlan, Storage, emit_tied_head
+from .linear import DIVISORS, EmbeddingPlan, FloatEmbedding, FloatLinear, LinearPlan, Storage, emit_tied_head
 from .step import STEP, Columns, declare_inputs
 from .weights_file import WeightsFile
 
@@ -227,6 +227,10 @@ class _TargetWriter:
         spec, options = self._spec, self._options
         if spec.tied_head and options.embedding is None and "head" not in options.linears:
             return emit_tied_head(self._graph, x, options.storage, spec.hidden_size)
+        factors = options.norm_factors.get("final_norm")
+        if factors is not None and not spec.tied_head:
+            # Read by drafts alone, which multiply with the same codes behind a norm of their own.
+            self._graph.weight(f"head.{DIVISORS}", factors, "float32")
         tensor = "model.embed_tokens.weight" if spec.tied_head else "lm_head.weight"
         return self._plan_for("head").emit(self._graph, x, self._read(tensor).T, None, "head")
 

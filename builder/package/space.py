@@ -30,12 +30,20 @@ def check_disk(folder: Path, need_bytes: int) -> None:
 
 
 def serving_bytes(manifest: Manifest) -> int:
-    """Bytes that a served model needs once every slot is full: weights, cache, process.
+    """Bytes that a served model needs once every slot is full: weights, the caches of target and draft, process.
 
     FP16 weights are counted as float32: a CPU without FP16 arithmetic holds them so.
     """
     weights = sum(entry.num_bytes for entry in manifest.files) * (2 if manifest.precision == "fp16" else 1)
-    return weights + manifest.max_batch * manifest.kv_cache.slot_bytes + PROCESS_BYTES
+    return weights + _cache_bytes(manifest) + _draft_cache_bytes(manifest) + PROCESS_BYTES
+
+
+def _cache_bytes(manifest: Manifest) -> int:
+    return manifest.max_batch * manifest.kv_cache.slot_bytes
+
+
+def _draft_cache_bytes(manifest: Manifest) -> int:
+    return 0 if manifest.draft is None else manifest.max_batch * manifest.draft.kv_cache.slot_bytes
 
 
 def check_memory(manifests: dict[str, Manifest], available_bytes: int) -> None:
@@ -45,8 +53,9 @@ def check_memory(manifests: dict[str, Manifest], available_bytes: int) -> None:
     if total <= available_bytes:
         return
     parts = "; ".join(
-        f"{name} {needs[name]:,} of which cache {m.max_batch * m.kv_cache.slot_bytes:,} for {m.max_batch} slots of "
-        f"{m.max_length:,} tokens"
+        f"{name} {needs[name]:,} of which cache {_cache_bytes(m):,}"
+        + (f" and the draft's {_draft_cache_bytes(m):,}" if m.draft else "")
+        + f" for {m.max_batch} slots of {m.max_length:,} tokens"
         for name, m in manifests.items()
     )
     raise ServeError(

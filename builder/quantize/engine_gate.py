@@ -13,6 +13,7 @@ from draftsmith.model_repo.runtime.sessions.base import TargetSession
 from ..checkpoint.source import Checkpoint
 from ..errors import BuildError
 from ..progress import Progress
+from .float_states import FloatStates
 from .quality_gate import QualityLimits, quality_gate
 from .ranking import rank_linears
 from .speed import estimate_float_ms, measure_step_ms
@@ -30,8 +31,9 @@ def measure_engine(
     *,
     num_threads: int,
     progress: Progress,
+    states: FloatStates | None = None,
 ) -> dict[str, Any]:
-    """The figures for the manifest's ``quality`` of the INT8 engine in ``folder``.
+    """The figures for the manifest's ``quality`` of the INT8 engine in ``folder``; ``states``: see ``quality_gate``.
 
     Raises ``BuildError`` where the engine does not run or passes a limit.
     """
@@ -45,7 +47,7 @@ def measure_engine(
     try:
         session = open_session(folder, manifest)
         try:
-            report = quality_gate(checkpoint, session, limits, progress=progress)
+            report = quality_gate(checkpoint, session, limits, progress=progress, states=states)
             step_ms = measure_step_ms(session)
         finally:
             session.close()

@@ -4,7 +4,7 @@ The float side is the NumPy decoder with weights as FP16 holds them, layer by la
 served. So the gate also notices a graph that computes something else.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,14 +15,13 @@ from draftsmith.model_repo.runtime.sessions.base import StepInputs, TargetSessio
 from ..checkpoint.source import Checkpoint
 from ..errors import BuildError
 from ..progress import Progress, Stage
-from .decoder import FloatArray, ReadTensor, TokenIds
+from .decoder import FloatArray, TokenIds
+from .float_states import FloatStates, read_half
 from .forward import Forward, multiply
 from .text import encode_documents, read_shipped
 
 MAX_HELD_OUT_TOKENS = 1024
 CHUNK_TOKENS = 32
-_ROWS = 4096
-LARGEST_FP16 = 65504.0
 DEFAULT_MAX_KL = 0.02
 DEFAULT_MIN_TOP1 = 0.85
 
@@ -96,12 +95,19 @@ def quality_gate(
     limits: QualityLimits,
     *,
     progress: Progress,
+    states: FloatStates | None = None,
 ) -> QualityReport:
-    """Measure ``session`` against ``checkpoint``; the caller checks the report."""
+    """Measure ``session`` against ``checkpoint``; the caller checks the report.
+
+    ``states``: what the float model made of held-out text before, None to run it here.
+    """
     sequences = encode_documents(read_shipped("held_out"), checkpoint.tokenizer, MAX_HELD_OUT_TOKENS)
     sequences = [sequence[: session.capacity] for sequence in sequences]
-    with progress.stage("quality gate", total=checkpoint.spec.num_layers + len(sequences), unit="steps") as stage:
-        distances, same = _compare(checkpoint, session, sequences, stage)
+    hidden = None if states is None else states.find(sequences)
+    steps = len(sequences) + (checkpoint.spec.num_layers if hidden is None else 0)
+    with progress.stage("quality gate", total=steps, unit="steps") as stage:
+        hidden = hidden or _run_float(checkpoint, sequences, stage)
+        distances, same = _compare(checkpoint, session, zip(sequences, hidden, strict=True), stage)
         report = QualityReport(
             kl_per_token=float(np.mean(distances)),
             kl_p99=float(np.quantile(distances, 0.99)),
@@ -114,20 +120,25 @@ def quality_gate(
     return report
 
 
-def _compare(
-    checkpoint: Checkpoint, session: TargetSession, sequences: Sequence[TokenIds], stage: Stage
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-    """KL of every token, and whether both sides would continue alike."""
-    spec, read = checkpoint.spec, _half(checkpoint.weights.read)
-    forward = Forward(spec, read, [len(s) for s in sequences])
+def _run_float(checkpoint: Checkpoint, sequences: Sequence[TokenIds], stage: Stage) -> list[FloatArray]:
+    """What the float model's head reads, [n, d] of each sequence."""
+    spec = checkpoint.spec
+    forward = Forward(spec, read_half(checkpoint.weights.read), [len(s) for s in sequences])
     x = forward.embed(np.concatenate(sequences))
     for index in range(spec.num_layers):
         x = forward.layer(index, x, multiply)
         stage.advance()
-    hidden = np.split(forward.final_norm(x), np.cumsum([len(s) for s in sequences])[:-1])
-    head = read("model.embed_tokens.weight" if spec.tied_head else "lm_head.weight").T
+    return np.split(forward.final_norm(x), np.cumsum([len(s) for s in sequences])[:-1])
+
+
+def _compare(
+    checkpoint: Checkpoint, session: TargetSession, texts: Iterable[tuple[TokenIds, FloatArray]], stage: Stage
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    """KL of every token of ``texts``, ids and float states each, and whether both sides would continue alike."""
+    name = "model.embed_tokens.weight" if checkpoint.spec.tied_head else "lm_head.weight"
+    head = read_half(checkpoint.weights.read)(name).T
     distances, same = [], []
-    for sequence, normed in zip(sequences, hidden, strict=True):
+    for sequence, normed in texts:
         for start, logits in _engine_logits(session, sequence):
             expected = normed[start : start + len(logits)] @ head
             distances.append(kl_divergence(expected, logits))
@@ -167,17 +178,3 @@ def kl_divergence(expected: FloatArray, found: FloatArray) -> npt.NDArray[np.flo
 def _log_softmax(logits: FloatArray) -> FloatArray:
     shifted = logits - logits.max(axis=-1, keepdims=True)
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True, dtype=np.float64)), np.float32)
-
-
-def _half(read: ReadTensor) -> ReadTensor:
-    """Tensors as FP16 holds them; those that FP16 cannot hold as they are. Rounds in place, some rows at a time."""
-
-    def read_half(name: str) -> FloatArray:
-        tensor = read(name)
-        if max(float(tensor.max(initial=0.0)), -float(tensor.min(initial=0.0))) <= LARGEST_FP16:
-            for start in range(0, len(tensor), _ROWS):
-                rows = slice(start, start + _ROWS)
-                tensor[rows] = tensor[rows].astype(np.float16)
-        return tensor
-
-    return read_half

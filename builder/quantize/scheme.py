@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from ..graph.graph_builder import MICROSOFT, GraphBuilder
 from ..graph.linear import add_bias
+from ..graph.vocabulary_tables import FloatTable
 from .codes import Codes, column_scales, round_columns
 
 FloatArray = npt.NDArray[np.float32]
@@ -79,7 +80,11 @@ class Int8Embedding:
         """See ``EmbeddingPlan`` of the graph."""
         scales = column_scales(weight.T)
         codes = round_columns(weight.T, scales).T  # [V, d], rows contiguous
-        rows = builder.op("Gather", builder.weight(f"{name}.codes", codes), token_ids, axis=0)  # [B, T, d]
-        factors = builder.op("Gather", builder.weight(f"{name}.scales", scales), token_ids, axis=0)
-        factors = builder.op("Unsqueeze", factors, builder.constant([-1], "int64"))  # [B, T, 1]
-        return builder.op("Mul", builder.cast(rows, "float32"), factors)
+        table = FloatTable(
+            name=builder.weight(f"{name}.codes", codes),
+            dtype="int8",
+            num_rows=codes.shape[0],
+            width=codes.shape[1],
+            scales=builder.weight(f"{name}.scales", scales),
+        )
+        return table.look_up(builder, token_ids)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Self
 
 from ..errors import UsageError
-from ..plan import check_range
+from ..ranges import check_range
 
 MAX_WAIT_S = 86_400
 

@@ -1,5 +1,6 @@
 """Rows of text to what one training step needs: features, embeddings, target logits, and which entries count."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,8 +29,14 @@ class Batch:
     counts: torch.Tensor
 
 
-def draw_rows(text: TrainingText, count: int, *, seed: int, step: int, rank: int) -> TrainingText:
-    """``count`` different rows (where there are as many), a function of seed, step and process alone."""
+def draw_rows(texts: Sequence[TrainingText], num_tokens: int, *, seed: int, step: int, rank: int) -> TrainingText:
+    """About ``num_tokens`` tokens of different rows (where there are as many) of one of the texts.
+
+    A function of seed, step and process alone; all processes draw from the same text, a text as often as it is large.
+    """
+    sizes = np.array([text.num_tokens for text in texts], np.float64)
+    text = texts[np.random.default_rng((seed, step)).choice(len(texts), p=sizes / sizes.sum())]
+    count = max(1, num_tokens // text.token_ids.shape[1])
     random = np.random.default_rng((seed, step, rank))
     return text.take(random.choice(len(text.lengths), size=count, replace=count > len(text.lengths)))
 

@@ -11,6 +11,7 @@ from torch.nn import functional
 from ..graph.rope import rope_tables
 from ..spec.draft import DraftSpec
 from ..spec.target import ModelSpec
+from .chain_attention import attend_chain
 from .target_model import activate, rotate
 
 
@@ -121,37 +122,11 @@ class DraftModel(nn.Module):  # type: ignore[misc]  # torch is not typed here
         )
         cos, sin = self.cos[: x.shape[1]], self.sin[: x.shape[1]]
         q, k = rotate(q, cos, sin).to(v.dtype), rotate(k, cos, sin).to(v.dtype)
-        attended = self._attend(q, [*keys, k], [*values, v])
+        attended = attend_chain(q, [*keys, k], [*values, v], spec.attention_scale)
         hidden = hidden + self._linear("o_proj", attended.transpose(1, 2).flatten(2)).float()
         x = self._norm("mlp_norm", hidden)
         gated = activate(spec.activation, self._linear("gate_proj", x)) * self._linear("up_proj", x)
         return hidden + self._linear("down_proj", gated).float(), k, v
-
-    def _attend(self, q: torch.Tensor, keys: list[torch.Tensor], values: list[torch.Tensor]) -> torch.Tensor:
-        """q [B, H, T, D]; keys and values [B, K, T, D] of steps 0 to s, the last one q's own -> [B, H, T, D]."""
-        spec, size, step = self.spec, q.shape[2], len(keys) - 1
-        group = spec.num_heads // spec.num_kv_heads
-        if step == 0:
-            k, v = (part[0].repeat_interleave(group, dim=1) for part in (keys, values))
-            return functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=spec.attention_scale)
-        # heads that share keys stand below one another: [B, K, G T, D]
-        grouped = q.reshape(q.shape[0], spec.num_kv_heads, group * size, spec.head_dim) * spec.attention_scale
-        index = torch.arange(size, device=q.device)
-        hidden = index[None, :] > index[:, None] - step  # [T, T]
-        mask = torch.zeros(size, size, device=q.device, dtype=q.dtype).masked_fill(hidden, -torch.inf)
-        scores = grouped @ keys[0].transpose(2, 3)  # [B, K, G T, T]
-        scores = scores.view(*q.shape[:3], size) + mask
-        apart = grouped.view(q.shape[0], spec.num_kv_heads, group, size, spec.head_dim)
-        chain = [(apart * _shift(keys[s], step - s)[:, :, None]).sum(-1) for s in range(1, step + 1)]
-        own = torch.stack(chain, dim=-1).view(*q.shape[:3], step)  # [B, H, T, s]
-        own = functional.pad(own, (0, -step % 8), value=-torch.inf)  # rows that matrix units like
-        weights = torch.softmax(torch.cat([scores, own], dim=-1), dim=-1, dtype=torch.float32).to(q.dtype)
-        first = weights[..., :size].reshape(q.shape[0], spec.num_kv_heads, group * size, size) @ values[0]
-        result = first.view(q.shape[0], spec.num_kv_heads, group, size, spec.head_dim)
-        later = weights[..., size : size + step].unflatten(1, (spec.num_kv_heads, group))
-        for s in range(1, step + 1):
-            result = result + later[..., s - 1, None] * _shift(values[s], step - s)[:, :, None]
-        return result.reshape(q.shape)
 
     def _norm(self, name: str, x: torch.Tensor) -> torch.Tensor:
         weight = self.norms[name]
@@ -159,11 +134,6 @@ class DraftModel(nn.Module):  # type: ignore[misc]  # torch is not typed here
 
     def _linear(self, name: str, x: torch.Tensor) -> torch.Tensor:
         return functional.linear(x, self.linears[name])
-
-
-def _shift(x: torch.Tensor, places: int) -> torch.Tensor:
-    """Entry e gets what entry e - ``places`` had; zeros before."""
-    return functional.pad(x, (0, 0, places, 0))[:, :, : x.shape[2]] if places else x
 
 
 def _start(name: str, shape: tuple[int, int], generator: torch.Generator) -> torch.Tensor:

@@ -17,6 +17,8 @@ from .target_model import TargetModel
 OPENING, USER, ASSISTANT = 0, 1, 2
 SPAN = 128
 """Columns of the cache by which the part that a step reads grows."""
+MOST_WORDS = 32
+"""Tokens that may be forced on a user turn's beginning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,17 @@ class Script:
     has_turns: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritingPlan:
+    """How each row of a batch is written: ``temperatures`` float32 [3, B] and ``limits`` int64 [3, B] (longest turn) by
+    phase; ``first_words`` and ``later_words``: tokens that are forced on a row's first and its later user turns."""
+
+    temperatures: torch.Tensor
+    limits: torch.Tensor
+    first_words: Sequence[Sequence[int]]
+    later_words: Sequence[Sequence[int]]
+
+
 @dataclass(frozen=True, slots=True)
 class GeneratedText:
     """``token_ids`` int32 [B, T]; ``roles`` uint8 [B, T] (the phase that wrote a token; forced ones: OPENING)."""
@@ -49,11 +62,7 @@ class TextWriter:
         self._target, self._script, self._batch, self._length = target, script, batch, length
         device = target.device
         self._padded = -(-length // SPAN) * SPAN
-        self._cache = target.new_cache(batch, self._padded)
-        parts = [script.opening, script.before_user, script.before_assistant]
-        size = max(map(len, parts)) + 1
-        self._forced = torch.tensor([[*p, *[0] * (size - len(p))] for p in parts], device=device)
-        self._forced_len = torch.tensor([len(p) for p in parts], device=device)
+        self._cache = target.new_cache(batch, -(-(length - 1) // SPAN) * SPAN)  # the last token is never fed
         self._next_phase = torch.tensor([ASSISTANT, ASSISTANT, USER], device=device)
         self._ends = torch.tensor(list(script.end_ids), device=device)
 
@@ -63,6 +72,9 @@ class TextWriter:
         self._token, self._phase, self._pointer, self._spoken = (zeros(batch) for _ in range(4))
         self._position = zeros(1)
         self._written, self._roles = zeros(batch, self._padded), zeros(batch, self._padded)
+        parts = (script.opening, script.before_user, script.before_assistant)
+        self._forced = zeros(3, batch, max(map(len, parts)) + MOST_WORDS + 1)
+        self._forced_len = zeros(3, batch)
         self._limits = zeros(3, batch)
         self._temperatures = zeros(3, batch, dtype=torch.float32)
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
@@ -70,15 +82,33 @@ class TextWriter:
         self._pool = torch.cuda.graph_pool_handle() if self._is_cuda else None
         torch.manual_seed(seed)
 
-    def write(self, temperatures: torch.Tensor, limits: torch.Tensor) -> GeneratedText:
-        """One batch. ``temperatures`` float32 [3, B] and ``limits`` int64 [3, B] (longest turn) by phase."""
-        self._temperatures.copy_(temperatures)
-        self._limits.copy_(limits)
+    def write(self, plan: WritingPlan) -> GeneratedText:
+        """One batch."""
+        self._temperatures.copy_(plan.temperatures)
+        self._limits.copy_(plan.limits)
+        self._force(plan)
         self._reset()
         for index in range(self._length - 1):
             self._advance((index // SPAN + 1) * SPAN)
         tokens, roles = self._written[:, : self._length], self._roles[:, : self._length]
         return GeneratedText(tokens.int().cpu().numpy(), roles.byte().cpu().numpy())
+
+    def _force(self, plan: WritingPlan) -> None:
+        """Each row's forced tokens by phase: the template's, then its first words."""
+        script, nothing = self._script, [()] * self._batch
+        forced, lengths = np.zeros(self._forced.shape, np.int64), np.zeros(self._forced_len.shape, np.int64)
+        phases = (
+            (OPENING, script.opening, plan.first_words),
+            (USER, script.before_user, plan.later_words),
+            (ASSISTANT, script.before_assistant, nothing),
+        )
+        for phase, template, words in phases:
+            for row in range(self._batch):
+                ids = [*template, *words[row][:MOST_WORDS]]
+                forced[phase, row, : len(ids)] = ids
+                lengths[phase, row] = len(ids)
+        self._forced.copy_(torch.from_numpy(forced))
+        self._forced_len.copy_(torch.from_numpy(lengths))
 
     def _reset(self) -> None:
         for tensor in (self._phase, self._spoken, self._position, self._written, self._roles):
@@ -118,14 +148,14 @@ class TextWriter:
         logits = self._target.step(self._token, self._position, self._cache, span)
         noise = torch.empty(logits.shape, device=logits.device, dtype=torch.float32).exponential_().log_()
         sampled = torch.argmax(logits - self._temperatures[self._phase, rows][:, None] * noise, dim=-1)
-        is_forced = self._pointer < self._forced_len[self._phase]
+        is_forced = self._pointer < self._forced_len[self._phase, rows]
         spoken = self._spoken + 1
         is_long = spoken >= self._limits[self._phase, rows]
         is_end = torch.isin(sampled, self._ends)
         if self._script.has_turns:
             sampled = torch.where(is_long | is_end, self._ends[0], sampled)
         switches = ~is_forced & (is_long | is_end)
-        forced = self._forced[self._phase, self._pointer.clamp(max=self._forced.shape[1] - 1)]
+        forced = self._forced[self._phase, rows, self._pointer.clamp(max=self._forced.shape[2] - 1)]
         chosen = torch.where(is_forced, forced, sampled)
         role = torch.where(is_forced, OPENING, self._phase)
         self._pointer.copy_(torch.where(switches, 0, self._pointer + is_forced.long()))

@@ -1,5 +1,6 @@
 """Simulated acceptance on rows that training never saw: what a greedy chain of drafts would have got accepted."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -41,12 +42,11 @@ class HeldOutResult:
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]
-def measure_held_out(target: TargetModel, model: DraftModel, text: TrainingText) -> HeldOutResult:
-    """Run the draft over ``text`` with the text's own tokens in the chain."""
+def measure_held_out(target: TargetModel, model: DraftModel, texts: Sequence[TrainingText]) -> HeldOutResult:
+    """Run the draft over ``texts`` with the text's own tokens in the chain."""
     survivors, starts = np.zeros(NUM_STEPS), 0
     shared, entries = np.zeros(NUM_STEPS), np.zeros(NUM_STEPS)
-    for first in range(0, len(text.lengths), ROWS_AT_A_TIME):
-        part = text.take(np.arange(first, min(first + ROWS_AT_A_TIME, len(text.lengths))))
+    for part in (part for text in texts for part in _parts(text)):
         hits, overlap = _compare(target, model, part)
         is_valid = entry_chances(part) > 0
         for step in range(NUM_STEPS):
@@ -62,6 +62,12 @@ def measure_held_out(target: TargetModel, model: DraftModel, text: TrainingText)
         shared_by_step=(shared / np.maximum(1, entries)).tolist(),
         num_starts=int(starts),
     )
+
+
+def _parts(text: TrainingText) -> Iterator[TrainingText]:
+    """A few rows at a time."""
+    for first in range(0, len(text.lengths), ROWS_AT_A_TIME):
+        yield text.take(np.arange(first, min(first + ROWS_AT_A_TIME, len(text.lengths))))
 
 
 def _compare(target: TargetModel, model: DraftModel, text: TrainingText) -> tuple[Hits, npt.NDArray[np.float32]]:

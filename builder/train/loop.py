@@ -6,7 +6,7 @@ On a CPU with limits by steps, stopping and going on gives bit for bit the weigh
 import csv
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,8 +37,8 @@ class Run:
 
     target: TargetModel
     model: DraftModel
-    text: TrainingText
-    held_out: TrainingText
+    texts: Sequence[TrainingText]
+    held_out: Sequence[TrainingText]
     settings: TrainSettings
     folder: Path
     core: Core = distil
@@ -58,17 +58,8 @@ class TrainingLoop:
 
     def __init__(self, run: Run, accelerator: Accelerator) -> None:
         self._run, self._accelerator, self.state = run, accelerator, LoopState()
-        draft: list[torch.Tensor] = []
-        ranking: list[torch.Tensor] = []
-        for name, parameter in run.model.named_parameters():
-            (ranking if name.startswith("ranking") else draft).append(parameter)
-        settings = run.settings
-        groups: list[dict[str, Any]] = [
-            {"params": draft, "lr": settings.learning_rate, "weight_decay": settings.weight_decay},
-            {"params": ranking, "lr": settings.ranking_learning_rate, "weight_decay": 0.0},
-        ]
-        self._rates: list[float] = [group["lr"] for group in groups]
-        self._optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.95), fused=run.target.device.type == "cuda")
+        self._optimizers = make_optimizers(run)
+        self._rates: list[list[float]] = [[g["lr"] for g in each.param_groups] for each in self._optimizers]
         self._wrapped = accelerator.prepare(_Unroll(run.model)) if accelerator.num_processes > 1 else _Unroll(run.model)
 
     def train(self, stage: Stage, *, until_step: int | None = None) -> None:
@@ -98,7 +89,7 @@ class TrainingLoop:
             return
         values = {
             "model": self._run.model.state_dict(),
-            "optimizer": self._optimizer.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self._optimizers],
             "state": (self.state.step, self.state.elapsed, self.state.ranking_started),
         }
         part = self._run.folder / "checkpoint.pt.part"
@@ -112,27 +103,30 @@ class TrainingLoop:
             return False
         values = torch.load(path, map_location=self._run.target.device, weights_only=True)
         self._run.model.load_state_dict(values["model"])
-        self._optimizer.load_state_dict(values["optimizer"])
+        for optimizer, state in zip(self._optimizers, values["optimizers"], strict=True):
+            optimizer.load_state_dict(state)
         self.state = LoopState(*values["state"])
         return True
 
     def _step(self, done: float) -> dict[str, Any]:
         run, settings, step = self._run, self._run.settings, self.state.step
         rank = self._accelerator.process_index
-        rows = draw_rows(run.text, settings.batch, seed=settings.seed, step=step, rank=rank)
+        rows = draw_rows(run.texts, settings.batch_tokens, seed=settings.seed, step=step, rank=rank)
         batch = make_batch(run.target, rows, settings.loss_rows, seed=settings.seed + step)
         factor = learning_rate_factor(done, step, settings.warmup_steps)
-        for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
-            group["lr"] = rate * factor
+        for optimizer, rates in zip(self._optimizers, self._rates, strict=True):
+            optimizer.zero_grad(set_to_none=True)
+            for group, rate in zip(optimizer.param_groups, rates, strict=True):
+                group["lr"] = rate * factor
         loss, agreed, shared = self._loss(batch)
-        self._optimizer.zero_grad(set_to_none=True)
         self._accelerator.backward(loss)
         norm = self._accelerator.clip_grad_norm_(run.model.parameters(), 1.0)
-        self._optimizer.step()
+        for optimizer in self._optimizers:
+            optimizer.step()
         return {
             "loss": loss.detach(),
             "norm": norm,
-            "rate": factor * self._rates[0],
+            "rate": factor * settings.learning_rate,
             "agreed": agreed,
             "shared": shared,
         }
@@ -145,10 +139,11 @@ class TrainingLoop:
         total = torch.zeros((), device=run.target.device)
         agreed, shared = [], []
         for step, weight in enumerate(step_weights(settings.num_steps, settings.step_decay)):
-            hidden = heads[step].flatten(0, 1)[batch.rows]
-            counts = batch.counts * (batch.entries >= step)
+            part = slice(0, -(-int(len(batch.rows) * settings.step_decay**step) // 128) * 128)
+            hidden = heads[step].flatten(0, 1)[batch.rows[part]]
+            counts = batch.counts[part] * (batch.entries[part] >= step)
             number = counts.sum().clamp(min=1)
-            loss, agrees, shares = soft_cross_entropy(hidden, run.target.head, batch.target, counts, run.core)
+            loss, agrees, shares = soft_cross_entropy(hidden, run.target.head, batch.target[part], counts, run.core)
             total = total + weight * loss / number
             if self.state.ranking_started:
                 total = total + settings.ranking_weight * weight * ranking_loss(run, batch, hidden, counts)
@@ -158,7 +153,7 @@ class TrainingLoop:
 
     def _start_ranking(self) -> None:
         """The closed form for the draft as it is, as the ranking's first value."""
-        fit_closed_form(self._run.target, self._run.model, self._run.text, self._run.settings)
+        fit_closed_form(self._run.target, self._run.model, self._run.texts, self._run.settings)
         self.state.ranking_started = True
 
     def _agree(self, elapsed: float) -> float:
@@ -186,6 +181,26 @@ class TrainingLoop:
                 writer.writerow(["step", "seconds", "learning_rate", "loss", "gradient_norm", *names])
             writer.writerow(values)
         log.info("step %d, %.0f s: loss %.4f, agreed %s", values[0], values[1], values[3], agreed)
+
+
+def make_optimizers(run: Run) -> list[torch.optim.Optimizer]:
+    """Muon (https://kellerjordan.github.io/posts/muon) for the draft's matrices, AdamW for norms and the ranking."""
+    settings, model = run.settings, run.model
+    matrices, norms = list(model.linears.parameters()), list(model.norms.parameters())
+    ranking: dict[str, Any] = {
+        "params": [model.ranking_down, model.ranking_vocabulary],
+        "lr": settings.ranking_learning_rate,
+    }
+    others = [{"params": norms, "lr": settings.learning_rate}, ranking]
+    return [
+        torch.optim.Muon(
+            matrices,
+            lr=settings.learning_rate,
+            weight_decay=settings.weight_decay,
+            adjust_lr_fn="match_rms_adamw",
+        ),
+        torch.optim.AdamW(others, weight_decay=0.0, betas=(0.9, 0.95), fused=run.target.device.type == "cuda"),
+    ]
 
 
 class _Unroll(torch.nn.Module):  # type: ignore[misc]  # torch is not typed here

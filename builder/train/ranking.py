@@ -28,7 +28,7 @@ def choose_ranking(run: Run, stage: Stage) -> dict[str, RankingRecall]:
         log.info("ranking %s: %s", name, found[name][0])
 
     note("joint")
-    fit_closed_form(run.target, run.model, run.text, run.settings)
+    fit_closed_form(run.target, run.model, run.texts, run.settings)
     note("closed form")
     train_ranking(run, stage)
     note("frozen draft")
@@ -50,7 +50,7 @@ def train_ranking(run: Run, stage: Stage) -> None:
         if done >= 1:
             break
         optimizer.param_groups[0]["lr"] = settings.ranking_learning_rate * learning_rate_factor(done, step, 20)
-        rows = draw_rows(run.text, settings.batch, seed=settings.seed + 1, step=step, rank=0)
+        rows = draw_rows(run.texts, settings.batch_tokens, seed=settings.seed + 1, step=step, rank=0)
         batch = make_batch(run.target, rows, settings.loss_rows, seed=settings.seed + step)
         with torch.no_grad(), autocast(run.target):
             heads = run.model.unroll(batch.embedded, batch.features, settings.num_steps)
@@ -77,5 +77,5 @@ def _copy(run: Run) -> Weights:
 
 
 def _measure(run: Run) -> RankingRecall:
-    recall: RankingRecall = measure_recall(run.target, run.model, run.held_out, run.settings, rounds_codes=True)
+    recall: RankingRecall = measure_recall(run.target, run.model, run.held_out[0], run.settings, rounds_codes=True)
     return recall

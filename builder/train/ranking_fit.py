@@ -1,5 +1,6 @@
 """The ranking's closed form for a trained draft, and how much of the draft's head a ranking finds."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -40,12 +41,14 @@ def head_inputs(target: TargetModel, model: DraftModel, batch: Batch, num_steps:
     return torch.cat(parts)
 
 
-def fit_closed_form(target: TargetModel, model: DraftModel, text: TrainingText, settings: TrainSettings) -> None:
+def fit_closed_form(
+    target: TargetModel, model: DraftModel, texts: Sequence[TrainingText], settings: TrainSettings
+) -> None:
     """Set the ranking to the truncated decomposition of the head, weighted by the hidden states it sees."""
     moment = torch.zeros(model.spec.hidden_size, model.spec.hidden_size, device=target.device, dtype=torch.float64)
     count = 0
     for index in range(NUM_MOMENT_BATCHES):
-        rows = draw_rows(text, settings.batch, seed=settings.seed, step=1_000_000 + index, rank=0)
+        rows = draw_rows(texts, settings.batch_tokens, seed=settings.seed, step=1_000_000 + index, rank=0)
         batch = make_batch(target, rows, min(settings.loss_rows, 4096), seed=settings.seed + index)
         hidden = head_inputs(target, model, batch, settings.num_steps).double()
         moment += hidden.T @ hidden

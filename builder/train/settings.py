@@ -8,10 +8,12 @@ from ..errors import UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainSettings:
-    """``text_tokens`` of text in rows of ``length`` tokens, written ``text_batch`` rows at a time.
+    """``text_tokens`` of text in rows of ``length`` tokens, written ``text_batch`` rows at a time; ``long_share`` of
+    them in rows of ``long_length`` (for which as many fewer rows make a batch).
 
     A step takes ``batch`` rows on each device and measures the loss at ``loss_rows`` of their positions, in
-    ``num_steps`` simulated draft steps of which each counts ``step_decay`` times the one before. Training ends after
+    ``num_steps`` simulated draft steps of which each counts ``step_decay`` times the one before and is measured at so
+    many times fewer positions. Training ends after
     ``max_steps`` steps or ``max_seconds``, whichever comes first; the cosine follows whichever is nearer. The ranking
     (``rank``, ``num_candidates``) joins the loss with ``ranking_weight`` from ``ranking_start`` of the run on, and is
     then trained alone for ``ranking_steps`` steps or ``ranking_seconds``.
@@ -20,6 +22,8 @@ class TrainSettings:
     text_tokens: int
     text_batch: int
     length: int
+    long_length: int
+    long_share: float
     text_seconds: float
     batch: int
     loss_rows: int
@@ -48,8 +52,22 @@ class TrainSettings:
                 raise UsageError(f"--{name.replace('_', '-')}", expected="at least 1", found=str(getattr(self, name)))
         if self.length < self.num_steps + 4:
             raise UsageError("--length", expected=f"at least {self.num_steps + 4}", found=str(self.length))
+        if self.long_length < self.length:
+            raise UsageError("--long-length", expected=f"at least --length, {self.length}", found=str(self.long_length))
+        if not 0 <= self.long_share < 1:
+            raise UsageError("--long-share", expected="from 0 to below 1", found=str(self.long_share))
         if not 0 < self.learning_rate < 1:
             raise UsageError("--learning-rate", expected="between 0 and 1", found=str(self.learning_rate))
+
+    @property
+    def max_length(self) -> int:
+        """Tokens of the longest rows."""
+        return self.long_length if self.long_share else self.length
+
+    @property
+    def batch_tokens(self) -> int:
+        """Tokens of a step on one device."""
+        return self.batch * self.length
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""

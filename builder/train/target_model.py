@@ -15,6 +15,7 @@ from torch.nn import functional
 from ..graph.rope import rope_tables
 from ..model import EMBEDDING, FINAL_NORM, HEAD
 from ..spec.target import ModelSpec, RopeSpec
+from .backend import compile_core
 
 ReadTensor = Callable[[str], npt.NDArray[np.float32]]
 Cache = list[tuple[torch.Tensor, torch.Tensor]]
@@ -83,6 +84,7 @@ class TargetModel:
         self.head = (embedding if spec.tied_head else load(HEAD)).to(head_dtype)  # [V, d]
         self.final_norm = load(FINAL_NORM) + spec.norm_offset
         self.layers = [TargetLayer(spec, load, index, dtype) for index in range(spec.num_layers)]
+        self._run_layer = compile_core(device, self._layer)
         self._tables = {
             rope: tuple(
                 torch.from_numpy(table.astype(np.float32)).to(self.device)
@@ -97,13 +99,12 @@ class TargetModel:
         spec = self.spec
         x = self.embed(token_ids)
         features: list[torch.Tensor] = []
-        wanted = dict.fromkeys(spec.default_feature_layers)
+        wanted = set(spec.default_feature_layers)
         kept: dict[int, torch.Tensor] = {}
         for index, layer in enumerate(self.layers):
             if index in wanted:
                 kept[index] = x.to(self.dtype)
-            q, k, v = self._heads(layer, x, *(table[: token_ids.shape[1]] for table in self._table(layer.rope)))
-            x = self._finish(layer, x, self._attend(layer, q, k, v))
+            x = self._run_layer(layer, x, *(table[: token_ids.shape[1]] for table in self._table(layer.rope)))
         features = [kept[index] for index in spec.default_feature_layers]
         return TargetOutput(torch.cat(features, dim=-1), self._norm(x, self.final_norm))
 
@@ -153,6 +154,10 @@ class TargetModel:
     def embed(self, token_ids: torch.Tensor) -> torch.Tensor:
         """Scaled embeddings, float32 [..., d]."""
         return self.embedding[token_ids].float() * self.spec.embed_scale
+
+    def _layer(self, layer: TargetLayer, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        """One layer over whole sequences [B, T, d]."""
+        return self._finish(layer, x, self._attend(layer, *self._heads(layer, x, cos, sin)))
 
     def _table(self, rope: RopeSpec) -> tuple[torch.Tensor, ...]:
         return self._tables[rope]

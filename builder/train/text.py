@@ -1,7 +1,7 @@
 """Training text that the target makes itself: what it is asked to write, what is kept, and where it is stored.
 
-A chat model writes the user's turns too (from the bare chat prefix, at temperature 1) and answers them, greedily or
-sampled; a base model goes on from its first token. No outside text enters.
+A chat model writes the user's turns too (from the chat prefix and perhaps a first word or a few, at temperature 1) and
+answers them, greedily or sampled; a base model goes on from the same beginnings. No outside text enters.
 """
 
 from dataclasses import dataclass
@@ -16,10 +16,15 @@ from draftsmith.model_repo.runtime.chat_template import ChatTemplate
 from ..checkpoint.source import Checkpoint
 from ..checkpoint.tokenizer import TokenizerFiles, load_tokenizer
 from ..errors import CheckpointError
-from .generation import ASSISTANT, OPENING, USER, GeneratedText, Script
+from .generation import ASSISTANT, OPENING, USER, GeneratedText, Script, WritingPlan
+from .openings import LONG, SHORT
 
-SHARE_GREEDY = 0.4
+SHARE_GREEDY = 0.5
 """Rows whose answers are greedy; the others' temperatures are spread over 0.6 to 1."""
+SHARE_OPENINGS, SHARE_WORDS, SHARE_LATER_WORDS = 0.55, 0.25, 0.5
+"""User turns that begin with an opening, with a word of the vocabulary; later turns that begin with either."""
+SHARE_WITH_TEXT, LEAST_WITH_TEXT = 0.5, 1024
+"""Rows of at least so many tokens whose first question carries a text."""
 LONGEST_USER_TURN, LONGEST_ANSWER = 160, 700
 LOOP_WINDOW, LOOP_DISTINCT = 96, 24
 """A row is cut behind the first window of this many tokens with fewer distinct ones."""
@@ -117,19 +122,63 @@ def _chat_script(files: TokenizerFiles, ends: tuple[int, ...], where: str) -> Sc
     )
 
 
-def draw_plan(script: Script, batch: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-    """Temperatures float32 [3, B] and longest turns int64 [3, B] of one batch."""
-    temperatures, limits = torch.ones(3, batch), torch.empty(3, batch, dtype=torch.int64)
-    answers = 0.6 + 0.4 * torch.rand(batch, generator=generator)
-    answers[torch.rand(batch, generator=generator) < SHARE_GREEDY] = 0.0
+@dataclass(frozen=True, slots=True)
+class Beginnings:
+    """Token ids with which user turns may begin: ``short`` and ``long`` openings, ``words`` of the vocabulary."""
+
+    short: list[list[int]]
+    long: list[list[int]]
+    words: list[list[int]]
+
+
+def find_beginnings(files: TokenizerFiles, where: str) -> Beginnings:
+    """The openings as a tokenizer cuts them, and every token that is a word, or the start of one, in any script."""
+    tokenizer = load_tokenizer(files.tokenizer_json, where)
+
+    def encode(texts: tuple[str, ...]) -> list[list[int]]:
+        found = (tokenizer.encode(text, add_special_tokens=False).ids for text in texts)
+        return [ids for ids in found if ids]
+
+    ids = [[token] for token in range(tokenizer.get_vocab_size())]
+    words = [one for one, text in zip(ids, tokenizer.decode_batch(ids), strict=True) if text.isalpha()]
+    return Beginnings(encode(SHORT), encode(LONG), words)
+
+
+def draw_plan(
+    script: Script, beginnings: Beginnings, batch: int, length: int, random: np.random.Generator
+) -> WritingPlan:
+    """How a batch of rows of ``length`` tokens is written. Rows that are long enough have texts in their questions."""
+    temperatures, limits = np.ones((3, batch), np.float32), np.empty((3, batch), np.int64)
+    answers = 0.6 + 0.4 * random.random(batch)
+    answers[random.random(batch) < SHARE_GREEDY] = 0.0
     temperatures[ASSISTANT] = answers
-    limits[USER], limits[ASSISTANT] = LONGEST_USER_TURN, LONGEST_ANSWER
-    if script.has_turns:
-        limits[OPENING] = LONGEST_USER_TURN
-    else:
-        limits[OPENING] = torch.randint(8, 160, (batch,), generator=generator)
-        limits[ASSISTANT] = 1 << 30
-    return temperatures, limits
+    temperatures[[OPENING, USER]] = 0.6 + 0.4 * random.random(batch)
+    limits[OPENING] = LONGEST_USER_TURN if script.has_turns else random.integers(8, LONGEST_USER_TURN, batch)
+    limits[USER], limits[ASSISTANT] = LONGEST_USER_TURN, LONGEST_ANSWER if script.has_turns else 1 << 30
+    first = [_draw_words(beginnings, random) for _ in range(batch)]
+    if length >= LEAST_WITH_TEXT:
+        for row in np.nonzero(random.random(batch) < SHARE_WITH_TEXT)[0]:
+            first[row] = _pick(beginnings.long, random)
+            limits[OPENING, row] = random.integers(length // 4, length * 3 // 5)
+    later = [_draw_words(beginnings, random) if random.random() < SHARE_LATER_WORDS else [] for _ in range(batch)]
+    return WritingPlan(
+        temperatures=torch.from_numpy(temperatures),
+        limits=torch.from_numpy(limits),
+        first_words=first,
+        later_words=later,
+    )
+
+
+def _draw_words(beginnings: Beginnings, random: np.random.Generator) -> list[int]:
+    """An opening, a word, or nothing."""
+    kind = random.random()
+    if kind < SHARE_OPENINGS:
+        return _pick(beginnings.short, random)
+    return _pick(beginnings.words, random) if kind < SHARE_OPENINGS + SHARE_WORDS else []
+
+
+def _pick(lists: list[list[int]], random: np.random.Generator) -> list[int]:
+    return lists[random.integers(len(lists))] if lists else []
 
 
 def select_rows(text: GeneratedText, script: Script, temperatures: npt.NDArray[np.float32]) -> TrainingText:

@@ -11,6 +11,7 @@ from ..checkpoint.source import Checkpoint
 from ..draft.checkpoint import DraftCheckpoint
 from ..errors import UsageError
 from ..progress import Progress
+from ..quantize.float_states import FloatStates, make_float_states, read_half
 from ..quantize.text import read_shipped, split_text
 from ..spec.ranking import Ranking
 from .adaptive import AdaptiveCandidates, fit_adaptive
@@ -55,6 +56,7 @@ class FittedRanking:
     """``recall``: figures at ``num_candidates`` on held-out text as plain values; ``recalls``: all that was measured.
 
     ``prior_weight``: beta of the frequency prior, 0 where it did not help. ``mean_candidates``: the adaptive table's.
+    ``held_out``: what the target made of the text that was measured on.
     """
 
     ranking: Ranking
@@ -63,15 +65,20 @@ class FittedRanking:
     prior_weight: float = 0.0
     adaptive: AdaptiveCandidates | None = None
     mean_candidates: float | None = None
+    held_out: FloatStates | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenText:
-    """States to fit on and to measure on, and the ``head`` [V, d] that reads them."""
+    """States to fit on and to measure on, and the ``head`` [V, d] that reads them.
+
+    ``target``: the target's own states on the text to measure on, where it ran for this.
+    """
 
     fitted: HeadStates
     held_out: HeadStates
     head: FloatArray
+    target: FloatStates | None = None
 
 
 def fit_draft_ranking(
@@ -93,12 +100,12 @@ def fit_draft_ranking(
 
 def measure_ranking(
     target: Checkpoint, draft: DraftCheckpoint | None, ranking: Ranking, progress: Progress
-) -> dict[str, Any]:
-    """Figures of a ranking on shipped held-out text, as ``FittedRanking.recall``."""
-    states, head = _states(target, draft, [read_shipped("held_out")], progress)
+) -> tuple[dict[str, Any], FloatStates]:
+    """Figures of a ranking on shipped held-out text, as ``FittedRanking.recall``, and the target's states there."""
+    states, head, held_out = _states(target, draft, [read_shipped("held_out")], progress)
     ks = sorted({ranking.num_candidates, *(k for k in MEASURED if k <= target.spec.vocab_size)})
     recalls = measure_recall(states[0], head, {"": RankedTokens(ranking)}, ks)[""]
-    return summarize(recalls, ranking.num_candidates)
+    return summarize(recalls, ranking.num_candidates), held_out
 
 
 def see_text(
@@ -112,8 +119,8 @@ def see_text(
     given = read_shipped("calibration") if documents is None else documents
     kept = read_shipped("held_out") if held_out is None else held_out
     one_task = [{**document, "task": "calibration"} for document in given]
-    states, head = _states(target, draft, [one_task, kept], progress)
-    return SeenText(fitted=states[0], held_out=states[1], head=head)
+    states, head, own = _states(target, draft, [one_task, kept], progress)
+    return SeenText(fitted=states[0], held_out=states[1], head=head, target=own)
 
 
 def fit_seen(seen: SeenText, options: FitOptions, progress: Progress) -> FittedRanking:
@@ -142,6 +149,7 @@ def fit_seen(seen: SeenText, options: FitOptions, progress: Progress) -> FittedR
         stage.note(f"{figures['recall']:.1%} of top-1 tokens, {figures['mass']:.1%} of the mass")
     return FittedRanking(
         ranking=ranking,
+        held_out=seen.target,
         recall=figures,
         recalls=recalls,
         prior_weight=weight,
@@ -167,18 +175,23 @@ def summarize(recalls: Sequence[Recall], num_candidates: int) -> dict[str, Any]:
 
 def _states(
     target: Checkpoint, draft: DraftCheckpoint | None, texts: Sequence[Sequence[Document]], progress: Progress
-) -> tuple[list[HeadStates], FloatArray]:
-    """Of each text the states, the target running once over all of them; and the head."""
+) -> tuple[list[HeadStates], FloatArray, FloatStates]:
+    """Of each text the states, the target running once over all of them; the head; the target's states on the last.
+
+    The target's weights are as FP16 holds them, so that its states are those that the quality gate compares with.
+    """
     limits = [MAX_TOKENS, MAX_HELD_OUT_TOKENS] if len(texts) > 1 else [MAX_HELD_OUT_TOKENS]
     passages = [encode_passages(text, target.tokenizer, limit) for text, limit in zip(texts, limits, strict=True)]
     layers = () if draft is None else draft.spec.feature_layers
-    seen = run_target(target, [one for part in passages for one in part], layers, progress)
+    everything = [one for part in passages for one in part]
+    seen = run_target(target, everything, layers, progress, read=read_half(target.weights.read))
     head = read_head(target, draft)
     parts = [seen[: len(passages[0])], seen[len(passages[0]) :]][: len(texts)]
+    last = make_float_states([one.passage.token_ids for one in parts[-1]], [one.hidden for one in parts[-1]])
     if draft is None:
-        return [target_head_states(part) for part in parts], head
+        return [target_head_states(part) for part in parts], head, last
     table = None if draft.spec.own_embedding else target.weights.read("model.embed_tokens.weight")
-    return [draft_head_states(draft, table, part, progress) for part in parts], head
+    return [draft_head_states(draft, table, part, progress) for part in parts], head, last
 
 
 def _fit(states: HeadStates, head: FloatArray, rank: int, options: FitOptions) -> Ranking:

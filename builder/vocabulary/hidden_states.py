@@ -15,7 +15,7 @@ from ..draft.checkpoint import DraftCheckpoint
 from ..draft.reference import ReferenceDraft
 from ..progress import Progress
 from ..quantize.calibration import GROUP_TOKENS, group_sequences
-from ..quantize.decoder import Decoder, Layer
+from ..quantize.decoder import Decoder, Layer, ReadTensor
 from ..quantize.decoder_math import rms_norm
 from .passages import Passage
 
@@ -82,10 +82,18 @@ class HeadStates:
 
 
 def run_target(
-    checkpoint: Checkpoint, passages: Sequence[Passage], feature_layers: Sequence[int], progress: Progress
+    checkpoint: Checkpoint,
+    passages: Sequence[Passage],
+    feature_layers: Sequence[int],
+    progress: Progress,
+    *,
+    read: ReadTensor | None = None,
 ) -> list[TargetStates]:
-    """The target over every passage; ``feature_layers``: the layers whose inputs are kept."""
-    spec, read = checkpoint.spec, checkpoint.weights.read
+    """The target over every passage; ``feature_layers``: the layers whose inputs are kept.
+
+    ``read``: its weights, None for those of the checkpoint as they are.
+    """
+    spec, read = checkpoint.spec, read or checkpoint.weights.read
     groups = list(group_sequences([passage.token_ids for passage in passages], GROUP_TOKENS))
     decoders = [Decoder(spec, [len(sequence) for sequence in group]) for group in groups]
     table = read("model.embed_tokens.weight")

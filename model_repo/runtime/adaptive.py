@@ -1,51 +1,68 @@
-"""How large drafts should be: the size that gives most tokens a millisecond.
+"""How large drafts should be, and who drafts: what gives most tokens a millisecond.
 
 A step of B rows and T tokens a row costs time(B, T) and gives row b one token and those of its draft that are accepted:
 node i with the product of the chances from the root to it. Chances (by class, see ``evidence``) and times are measured
-while serving. Where no size pays, drafting is off, and tried again now and then.
+while serving. A draft's tokens are weighed against its time by the pace of late, the tokens a millisecond that all
+steps give: what takes longer than the tokens that it brings would take otherwise does not pay. Where no size pays,
+drafting is off, and tried again now and then; likewise the draft model (see ``model_value``).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from .cost_model import CostModel
 from .draft_tree import ROOT, DraftTree
-from .evidence import PRIORS, AcceptanceCounts
+from .evidence import PRIORS, AcceptanceCounts, PaceCounts
+from .model_value import DraftCost, Gain, ModelGain, spread_catch_up
 
 _SIZES = (1, 2, 3, 4, 5, 6, 7, 9, 11, 13, 15, 19, 23, 31, 47, 63)
-_MIN_GAIN = 1.02
+_MIN_GAIN = 0.02  # tokens a row
 _PROBE_FIRST, _PROBE_LAST = 16, 128
 _PLAIN_INTERVAL = 64
-_TRIAL_STEPS = 8  # with the draft model on before it is judged, and in a probe
-_MODEL_KEEP = 0.95
-_BEST_CHILD = 0.6  # chance of a node's best child before anything is known of it
+_TRIAL_STEPS = 8  # with the draft model before anything is known of it
+_SURE = 1.0  # tokens: where look-up promises more, the model is not tried out
+_PACE_KEEP, _PACE_KEEP_ALL = 0.95, 0.998  # of a request, of all
+_PACE_WEIGHT = 4.0  # steps: all requests' pace against a request's
+_NEXT_SHARE = 0.45  # of a level's chance that the next one is expected to add and that is not scored in vain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowOffer:
+    """A row for which the draft model may run. ``row``: its index in the step. ``looked_up``: what look-up found.
+    ``num_behind``: tokens that the draft model would have to read first. ``is_fixed``: it runs whatever it costs."""
+
+    row: int
+    looked_up: DraftTree
+    num_behind: int
+    is_fixed: bool
 
 
 class DraftGuide(Protocol):
-    """What a draft model's loop asks while it drafts."""
+    """What drafters ask while they draft."""
 
-    def wants_model(self, num_rows: int) -> bool:
-        """Whether the draft model should run for a step of so many rows."""
+    def pick_rows(self, offers: Sequence[RowOffer]) -> list[int]:
+        """The rows, of those offered, for which the draft model should run this step; those fixed are among them."""
 
     def rates(self) -> list[float]:
-        """Chance of acceptance by class of guesses."""
+        """Chance of acceptance by class of guesses, of the step's rows."""
 
     def goes_deeper(self, num_rows: int, chance: float, num_nodes: int) -> bool:
         """Whether one more level pays. ``chance``: summed over rows, that any node of the newest level is accepted;
         ``num_nodes``: of a row's tree so far."""
-
-    def expected_model_tokens(self, num_rows: int) -> float:
-        """Accepted tokens a row that the draft model gave lately."""
 
     def observe_level(self, num_rows: int, ms: float) -> None:
         """A step of the draft model took ``ms``."""
 
 
 class DraftPolicy(DraftGuide, Protocol):
-    """Says how much of each draft is scored, and learns from what came of it."""
+    """Says how much of each draft is scored, and learns from what came of it. A step is ``begin_step``, the guide's
+    calls, ``prune``, ``learn`` of each row that had a draft, ``observe_step``."""
 
-    def prune(self, drafts: Sequence[DraftTree], histories: Sequence[AcceptanceCounts]) -> list[DraftTree]:
+    def begin_step(self, histories: Sequence[AcceptanceCounts]) -> None:
+        """A decode step of rows with these histories begins."""
+
+    def prune(self, drafts: Sequence[DraftTree]) -> list[DraftTree]:
         """Each row's draft with the nodes that are to be scored."""
 
     def learn(self, history: AcceptanceCounts, draft: DraftTree, path: Sequence[int]) -> None:
@@ -58,14 +75,13 @@ class DraftPolicy(DraftGuide, Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepReport:
     """One decode step: B rows, T tokens a row, tokens that all rows got together, milliseconds of drafting and of the
-    rest. ``used_model``: the draft model ran."""
+    rest."""
 
     num_rows: int
     num_queries: int
     num_tokens: int
     draft_ms: float
     verify_ms: float
-    used_model: bool
 
 
 class FixedDraftSize:
@@ -74,9 +90,11 @@ class FixedDraftSize:
     def __init__(self, size: int) -> None:
         self._size = size
 
-    def wants_model(self, num_rows: int) -> bool:
-        del num_rows
-        return self._size > 0
+    def begin_step(self, histories: Sequence[AcceptanceCounts]) -> None:
+        """Nothing to prepare."""
+
+    def pick_rows(self, offers: Sequence[RowOffer]) -> list[int]:
+        return [offer.row for offer in offers if self._size > 0 or offer.is_fixed]
 
     def rates(self) -> list[float]:
         return list(PRIORS)
@@ -85,15 +103,10 @@ class FixedDraftSize:
         del num_rows, chance, num_nodes
         return True
 
-    def expected_model_tokens(self, num_rows: int) -> float:
-        del num_rows
-        return float("inf")
-
     def observe_level(self, num_rows: int, ms: float) -> None:
         """Nothing to learn."""
 
-    def prune(self, drafts: Sequence[DraftTree], histories: Sequence[AcceptanceCounts]) -> list[DraftTree]:
-        del histories
+    def prune(self, drafts: Sequence[DraftTree]) -> list[DraftTree]:
         return [draft.keep(range(min(self._size, len(draft)))) for draft in drafts]
 
     def learn(self, history: AcceptanceCounts, draft: DraftTree, path: Sequence[int]) -> None:
@@ -103,55 +116,91 @@ class FixedDraftSize:
         """Nothing to learn."""
 
 
+@dataclass(slots=True)
+class _Step:
+    """What is known of the step that is under way. ``pace``: tokens a millisecond that its time is worth. ``offers``:
+    of the rows for which the draft model runs."""
+
+    histories: Sequence[AcceptanceCounts] = ()
+    rates_by_row: Sequence[Sequence[float]] = ()
+    pace: float = 0.0
+    offers: list[RowOffer] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Probe:
+    """Says now and then that what does not pay is tried all the same, ever more rarely."""
+
+    num_skipped: int = 0
+    interval: int = _PROBE_FIRST
+
+    def reset(self) -> None:
+        """It pays."""
+        self.num_skipped, self.interval = 0, _PROBE_FIRST
+
+    def is_due(self) -> bool:
+        """It does not pay; whether it is tried."""
+        self.num_skipped += 1
+        if self.num_skipped < self.interval:
+            return False
+        self.num_skipped = 0
+        self.interval = min(2 * self.interval, _PROBE_LAST)
+        return True
+
+
 class AdaptiveDraftSize:
     """The policy of the module's text. One common limit a step, since a step costs what its longest row costs."""
 
     def __init__(self, cost: CostModel) -> None:
         self.cost = cost
         self._total = AcceptanceCounts()
-        self._num_skipped = 0
-        self._probe_interval = _PROBE_FIRST
+        self._step = _Step()
+        self._draft_probe = _Probe()
+        self._model_probe = _Probe()
         self._num_drafted_steps = 0
-        self._models: dict[int, _ModelGain] = {}
+        self._trial_left = _TRIAL_STEPS
+        self._gain = ModelGain()
+        self._draft_cost = DraftCost()
         self._level_ms: dict[int, float] = {}
+        self._pace = PaceCounts()
 
-    def wants_model(self, num_rows: int) -> bool:
-        if not self.cost.knows_plain(num_rows):
-            return False
-        return self._model(num_rows).wants(num_rows / self.cost.estimate(num_rows, 1))
+    def begin_step(self, histories: Sequence[AcceptanceCounts]) -> None:
+        priors = self._total.rates(PRIORS)
+        self._step = _Step(histories, [history.rates(priors) for history in histories])
+        if histories:
+            self._step.pace = self._find_pace()
+
+    def pick_rows(self, offers: Sequence[RowOffer]) -> list[int]:
+        picked = [offer for offer in offers if offer.is_fixed]
+        others = [offer for offer in offers if not offer.is_fixed]
+        if others and self.cost.knows_plain(len(self._step.histories)):
+            picked += self._pick(others, len(picked))
+        self._step.offers = picked
+        return sorted(offer.row for offer in picked)
 
     def rates(self) -> list[float]:
-        return self._total.rates(PRIORS)
+        rows = self._step.rates_by_row
+        return [sum(column) / len(rows) for column in zip(*rows, strict=True)]
 
     def goes_deeper(self, num_rows: int, chance: float, num_nodes: int) -> bool:
         nodes = max(num_nodes, 1)
         wider = self.cost.estimate(num_rows, 2 + nodes) - self.cost.estimate(num_rows, 1 + nodes)
         cost = self._level_ms.get(num_rows, 0.0) + max(wider, 0.0)
-        speed = self._model(num_rows).speed or num_rows / self.cost.estimate(num_rows, 1)
-        return chance * _BEST_CHILD > cost * speed
-
-    def expected_model_tokens(self, num_rows: int) -> float:
-        model = self._model(num_rows)
-        return model.tokens / max(model.rows, 1e-9) - 1.0 if model.rows else 1.0
+        return chance * _NEXT_SHARE > cost * self._step.pace
 
     def observe_level(self, num_rows: int, ms: float) -> None:
         old = self._level_ms.get(num_rows, ms)
         self._level_ms[num_rows] = old + 0.2 * (min(ms, 2 * old) - old)
 
-    def prune(self, drafts: Sequence[DraftTree], histories: Sequence[AcceptanceCounts]) -> list[DraftTree]:
-        priors = self.rates()
-        ranked = [_rank(draft, history.rates(priors)) for draft, history in zip(drafts, histories, strict=True)]
+    def prune(self, drafts: Sequence[DraftTree]) -> list[DraftTree]:
+        ranked = [_rank(draft, rates) for draft, rates in zip(drafts, self._step.rates_by_row, strict=True)]
         longest = max(map(len, ranked)) if self.cost.knows_plain(len(drafts)) else 0
-        limit = self._find_limit([[chance for chance, _ in nodes] for nodes in ranked], longest) if longest else 0
-        if limit:
-            self._num_skipped, self._probe_interval = 0, _PROBE_FIRST
-            self._num_drafted_steps += 1
-            if self._num_drafted_steps > _PLAIN_INTERVAL:  # what a plain step costs must not be forgotten either
-                limit = 0
-        elif longest:
-            limit = self._probe()
-        if not limit:
-            self._num_drafted_steps = 0
+        limit = 0
+        if longest:
+            sums = [_running_sums([chance for chance, _ in nodes]) for nodes in ranked]
+            limit = self._find_limit(sums)
+            self._weigh_model(sums, limit)
+            limit = self._vary(limit)
         return [
             draft.keep(order_nodes(draft, [node for _, node in nodes[:limit]]))
             for draft, nodes in zip(drafts, ranked, strict=True)
@@ -170,74 +219,103 @@ class AdaptiveDraftSize:
 
     def observe_step(self, step: StepReport) -> None:
         self.cost.observe(step.num_rows, step.num_queries, step.verify_ms)
-        if step.used_model:
-            self._model(step.num_rows).add(step)
+        draft_ms = 0.0
+        if self._step.offers:
+            self._draft_cost.observe([offer.num_behind for offer in self._step.offers], step.draft_ms)
+            draft_ms = min(step.draft_ms, 2 * self._draft_cost.usual(len(self._step.offers)))
+        ms = draft_ms + self.cost.estimate(step.num_rows, step.num_queries)
+        tokens, steps = step.num_tokens / step.num_rows, ms / self.cost.estimate(step.num_rows, 1)
+        self._pace.add(tokens, steps, _PACE_KEEP_ALL)
+        for history in self._step.histories:
+            history.num_steps += 1
+            history.pace.add(tokens, steps, _PACE_KEEP)
 
-    def _model(self, num_rows: int) -> "_ModelGain":
-        return self._models.setdefault(num_rows, _ModelGain())
+    def _find_pace(self) -> float:
+        """Tokens a millisecond that the rows of this step had of late; never less than plain steps give."""
+        usual = self._pace.mean(1.0, _PACE_WEIGHT)
+        paces = [max(1.0, history.pace.mean(usual, _PACE_WEIGHT)) for history in self._step.histories]
+        return sum(paces) / self.cost.estimate(len(paces), 1)
 
-    def _find_limit(self, chances: list[list[float]], longest: int) -> int:
-        """The size of most tokens a millisecond; ``chances``: of each row's nodes, best first."""
-        num_rows = len(chances)
-        sums = [_running_sums(row) for row in chances]
-        best, best_limit = num_rows / self.cost.estimate(num_rows, 1) * _MIN_GAIN, 0
+    def _pick(self, offers: Sequence[RowOffer], num_fixed: int) -> list[RowOffer]:
+        """The rows for which the model pays, or one where it is on trial."""
+        unsure = [offer for offer in offers if self._promise(offer) < _SURE]
+        tried = [min(unsure, key=lambda offer: offer.num_behind)] if unsure else []
+        if self._trial_left:
+            self._trial_left -= len(tried)
+            return tried
+        best, count = 0.0, 0
+        ranked = sorted(map(self._expect, offers), key=lambda item: -item[0])
+        tokens, nodes, without = 0.0, 0.0, self._limit_without(offers)
+        idle = self._cost_with(num_fixed, without, 0.0)
+        for number, (gain, added, _) in enumerate(ranked, start=1):
+            tokens, nodes = tokens + gain, max(nodes, added)
+            value = tokens - self._step.pace * (self._cost_with(num_fixed + number, without, nodes) - idle)
+            if value > best:
+                best, count = value, number
+        if count:
+            self._model_probe.reset()
+            return [offer for _, _, offer in ranked[:count]]
+        return tried if tried and self._model_probe.is_due() else []
+
+    def _promise(self, offer: RowOffer) -> float:
+        """Tokens that look-up alone is expected to give the row."""
+        return _sum_chain(offer.looked_up, self._step.rates_by_row[offer.row])[-1]
+
+    def _expect(self, offer: RowOffer) -> tuple[float, float, RowOffer]:
+        """Tokens that the model is expected to add to a row's step, less its share of reading the row's prompt; nodes
+        that it adds; the row."""
+        history = self._step.histories[offer.row]
+        late = spread_catch_up(self._draft_cost.catch_up(offer.num_behind), history.num_steps)
+        gain = self._gain.expect(history.gains, _lookup_class(offer.looked_up))
+        return gain.tokens - late * self._step.pace, gain.nodes, offer
+
+    def _cost_with(self, num_model_rows: int, limit: int, nodes: float) -> float:
+        """Milliseconds of a step with so many rows of the model's, and ``nodes`` beyond ``limit`` a row."""
+        num_rows = len(self._step.histories)
+        drafting = self._draft_cost.usual(num_model_rows) if num_model_rows else 0.0
+        return drafting + self.cost.estimate(num_rows, 1 + limit + round(nodes))
+
+    def _limit_without(self, offers: Sequence[RowOffer]) -> int:
+        """The size that look-up alone would have in the rows offered."""
+        rates = [self._step.rates_by_row[offer.row] for offer in offers]
+        return self._find_limit([_sum_chain(o.looked_up, r) for o, r in zip(offers, rates, strict=True)])
+
+    def _weigh_model(self, sums: list[list[float]], limit: int) -> None:
+        """Note what the model's guesses promise beyond what look-up alone would have."""
+        alone = list(sums)
+        for offer in self._step.offers:
+            alone[offer.row] = _sum_chain(offer.looked_up, self._step.rates_by_row[offer.row])
+        without = self._find_limit(alone)
+        for offer in self._step.offers:
+            tokens = _sum_of(sums[offer.row], limit) - _sum_of(alone[offer.row], without)
+            gain = Gain(tokens=tokens, nodes=max(0, limit - without))
+            self._gain.add(self._step.histories[offer.row].gains, _lookup_class(offer.looked_up), gain)
+
+    def _find_limit(self, sums: list[list[float]]) -> int:
+        """The size that is worth most; ``sums``: of each row, the chances of its 0, 1, 2, ... best nodes."""
+        num_rows, longest = len(self._step.histories), max(map(len, sums)) - 1
+        if not longest:
+            return 0
+        pace = self._step.pace
+        best, best_limit = _MIN_GAIN * num_rows - pace * self.cost.estimate(num_rows, 1), 0
         for limit in (*(size for size in _SIZES if size < longest), longest):
-            tokens = num_rows + sum(row[min(limit, len(row) - 1)] for row in sums)
-            speed = tokens / self.cost.estimate(num_rows, 1 + limit)
-            if speed > best:
-                best, best_limit = speed, limit
+            value = sum(_sum_of(row, limit) for row in sums) - pace * self.cost.estimate(num_rows, 1 + limit)
+            if value > best:
+                best, best_limit = value, limit
         return best_limit
 
-    def _probe(self) -> int:
-        """1 now and then while drafting does not pay, ever more rarely: what is learned may turn it on again."""
-        self._num_skipped += 1
-        if self._num_skipped < self._probe_interval:
-            return 0
-        self._num_skipped = 0
-        self._probe_interval = min(2 * self._probe_interval, _PROBE_LAST)
-        return 1
-
-
-@dataclass(slots=True)
-class _ModelGain:
-    """What steps with the draft model gave, decayed, for one number of rows."""
-
-    tokens: float = 0.0
-    rows: float = 0.0
-    ms: float = 0.0
-    num_steps: int = 0
-    num_skipped: int = 0
-    trial_left: int = _TRIAL_STEPS
-    interval: int = _PROBE_FIRST
-
-    @property
-    def speed(self) -> float:
-        """Tokens a millisecond, 0 before anything was seen."""
-        return self.tokens / self.ms if self.ms else 0.0
-
-    def add(self, step: StepReport) -> None:
-        """A step with the model is over. The first of a kind is not counted: it sets things up."""
-        self.num_steps += 1
-        if self.num_steps == 1:
-            return
-        self.tokens = self.tokens * _MODEL_KEEP + step.num_tokens
-        self.rows = self.rows * _MODEL_KEEP + step.num_rows
-        self.ms = self.ms * _MODEL_KEEP + step.draft_ms + step.verify_ms
-
-    def wants(self, plain_speed: float) -> bool:
-        """Whether the model should run: it is on trial, or it beats plain steps."""
-        if self.trial_left:
-            self.trial_left -= 1
-            return True
-        if self.speed >= plain_speed:
-            self.interval = _PROBE_FIRST
-            return True
-        self.num_skipped += 1
-        if self.num_skipped < self.interval:
-            return False
-        self.num_skipped, self.interval = 0, min(2 * self.interval, _PROBE_LAST)
-        self.trial_left = _TRIAL_STEPS - 1
-        return True
+    def _vary(self, limit: int) -> int:
+        """``limit``, but now and then another one, since neither a plain step's time nor chances must be forgotten."""
+        if limit:
+            self._draft_probe.reset()
+            self._num_drafted_steps += 1
+            if self._num_drafted_steps > _PLAIN_INTERVAL:
+                limit = 0
+        elif self._draft_probe.is_due():
+            limit = 1
+        if not limit:
+            self._num_drafted_steps = 0
+        return limit
 
 
 def find_chances(draft: DraftTree, rates: Sequence[float]) -> list[float]:
@@ -276,3 +354,18 @@ def _running_sums(values: Sequence[float]) -> list[float]:
     for value in values:
         sums.append(sums[-1] + value)
     return sums
+
+
+def _sum_of(sums: Sequence[float], count: int) -> float:
+    """Of the ``count`` best nodes, or all where there are fewer."""
+    return sums[min(count, len(sums) - 1)]
+
+
+def _sum_chain(chain: DraftTree, rates: Sequence[float]) -> list[float]:
+    """Running sums of a chain's chances."""
+    return _running_sums(find_chances(chain, rates))
+
+
+def _lookup_class(chain: DraftTree) -> int:
+    """Of a looked-up chain's first guess, 0 where nothing was found."""
+    return chain.evidence[0] if chain.token_ids else 0

@@ -1,16 +1,13 @@
-"""Look-up and a draft model together: the model's tree with the looked-up branch in it, or look-up alone where it is
-so sure that the model would only cost time."""
+"""Look-up and a draft model together: the model's tree with the looked-up branch in it, or look-up alone where the
+model would only cost time (which the guide says)."""
 
 from collections.abc import Sequence
 
-from .adaptive import DraftGuide
+from .adaptive import DraftGuide, RowOffer, find_chances
 from .draft_tree import NO_DRAFT, ROOT, DraftTree
 from .drafter import DraftQuery, NgramDrafter
 from .model_drafter import ModelDrafter
 from .sessions.base import FloatArray
-
-_LOOKUP_MARGIN = 1.0
-"""Look-up must promise this many tokens more than the model gave lately."""
 
 
 class CombinedDrafter:
@@ -20,25 +17,29 @@ class CombinedDrafter:
         self._model = model
         self._guide = guide
         self._lookup = NgramDrafter()
-        self.used_model = False
+        self._num_read: dict[int, int] = {}  # by slot, tokens that the model has read
 
     def propose(self, queries: Sequence[DraftQuery]) -> list[DraftTree]:
         """See ``Drafter``."""
         looked_up = [NO_DRAFT if query.method == "model" else self._look_up(query) for query in queries]
-        asked = self._pick_rows(queries, looked_up)
-        self.used_model = bool(asked)
+        asked = self._guide.pick_rows(self._make_offers(queries, looked_up))
         drafts = list(looked_up)
         if asked:
+            rates = self._guide.rates()
             for index, tree in zip(asked, self._model.propose([queries[i] for i in asked]), strict=True):
-                drafts[index] = join_branch(tree, looked_up[index], queries[index].limit)
+                drafts[index] = keep_best(join_branch(tree, looked_up[index]), queries[index].limit, rates)
+                self._num_read[queries[index].slot] = len(queries[index].tokens)
         return drafts
 
     def observe(self, slot: int, position: int, features: FloatArray | None, count: int) -> None:
         """See ``FollowsTarget``."""
+        if position == 0:
+            self._num_read[slot] = 0
         self._model.observe(slot, position, features, count)
 
     def copy_slot(self, source: int, destination: int) -> None:
         """See ``FollowsTarget``."""
+        self._num_read[destination] = self._num_read.get(source, 0)
         self._model.copy_slot(source, destination)
 
     def close(self) -> None:
@@ -48,29 +49,22 @@ class CombinedDrafter:
     def _look_up(self, query: DraftQuery) -> DraftTree:
         return self._lookup.look_up(query.tokens, min(query.limit, query.depth))
 
-    def _pick_rows(self, queries: Sequence[DraftQuery], looked_up: Sequence[DraftTree]) -> list[int]:
-        """Rows for which the draft model runs."""
-        rows = [i for i, query in enumerate(queries) if query.limit > 0 and query.method != "ngram"]
-        if not rows:
-            return []
-        only_model = [i for i in rows if queries[i].method == "model"]
-        if not only_model and not self._guide.wants_model(len(queries)):
-            return []
-        rates, usual = self._guide.rates(), self._guide.expected_model_tokens(len(queries))
-        return [i for i in rows if i in only_model or _promise(looked_up[i], rates) < usual + _LOOKUP_MARGIN]
+    def _make_offers(self, queries: Sequence[DraftQuery], looked_up: Sequence[DraftTree]) -> list[RowOffer]:
+        """The rows for which the draft model may run."""
+        return [
+            RowOffer(
+                row=row,
+                looked_up=chain,
+                num_behind=len(query.tokens) - self._num_read.get(query.slot, 0),
+                is_fixed=query.method == "model",
+            )
+            for row, (query, chain) in enumerate(zip(queries, looked_up, strict=True))
+            if query.limit > 0 and query.depth > 0 and query.method != "ngram"
+        ]
 
 
-def _promise(chain: DraftTree, rates: Sequence[float]) -> float:
-    """Tokens that are expected to be accepted of a chain of one class."""
-    if not chain.token_ids:
-        return 0.0
-    rate = rates[chain.evidence[0]]
-    return float(sum(rate**depth for depth in range(1, len(chain) + 1)))
-
-
-def join_branch(tree: DraftTree, chain: DraftTree, limit: int) -> DraftTree:
-    """``tree`` with ``chain`` as a branch of it, up to ``limit`` nodes; a node that both guess has the better evidence
-    of the tree."""
+def join_branch(tree: DraftTree, chain: DraftTree) -> DraftTree:
+    """``tree`` with ``chain`` as a branch of it; a node that both guess has the evidence of the tree."""
     if not chain.token_ids:
         return tree
     token_ids, parents, evidence = list(tree.token_ids), list(tree.parents), list(tree.evidence)
@@ -84,4 +78,13 @@ def join_branch(tree: DraftTree, chain: DraftTree, limit: int) -> DraftTree:
             evidence.append(kind)
             child = len(token_ids) - 1
         at = child
-    return DraftTree(token_ids=token_ids[:limit], parents=parents[:limit], evidence=evidence[:limit])
+    return DraftTree(token_ids=token_ids, parents=parents, evidence=evidence)
+
+
+def keep_best(tree: DraftTree, limit: int, rates: Sequence[float]) -> DraftTree:
+    """The ``limit`` likeliest nodes; ``rates``: chance of acceptance by class."""
+    if len(tree) <= limit:
+        return tree
+    chances = find_chances(tree, rates)
+    order = sorted(range(len(tree)), key=lambda node: -chances[node])
+    return tree.keep(sorted(order[:limit]))

@@ -171,7 +171,6 @@ class DecodeEngine:
                 num_tokens=self._counters.num_output_tokens - before,
                 draft_ms=(drafted - begin) * 1e3,
                 verify_ms=(self._clock() - drafted) * 1e3,
-                used_model=getattr(self._drafter, "used_model", False),
             )
         )
 
@@ -191,8 +190,9 @@ class DecodeEngine:
     def _draft(self, rows: Seq[Sequence]) -> list[DraftTree]:
         """What each row's next tokens may be, cut to the size that pays."""
         room = min(self._session.max_query_len, self._session.capacity - max(row.cached_len for row in rows)) - 1
+        self._policy.begin_step([row.acceptance for row in rows])
         drafts = self._drafter.propose([self._make_query(row, room) for row in rows])
-        return self._policy.prune(drafts, [row.acceptance for row in rows])
+        return self._policy.prune(drafts)
 
     def _make_query(self, row: Sequence, room: int) -> DraftQuery:
         """How a row may draft: never longer than could still be emitted besides the bonus token."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .drafter import MAX_MATCH
+from .model_value import GainCounts
 
 _EDGES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.75, 0.9, 0.97)
 _MIDDLES = (0.01, 0.035, 0.075, 0.15, 0.25, 0.37, 0.52, 0.67, 0.83, 0.94, 0.985)
@@ -28,11 +29,34 @@ def classify(chance: float, *, is_sampled: bool) -> int:
 
 
 @dataclass(slots=True)
+class PaceCounts:
+    """Decayed tokens a row and the time that they took, in times of plain steps."""
+
+    tokens: float = 0.0
+    steps: float = 0.0
+
+    def add(self, tokens: float, steps: float, keep: float) -> None:
+        """A step gave so many tokens a row and took as long as ``steps`` plain ones; ``keep``: of the old sums."""
+        self.tokens = self.tokens * keep + tokens
+        self.steps = self.steps * keep + steps
+
+    def mean(self, prior: float, weight: float) -> float:
+        """How many times as fast as plain decoding, pulled to ``prior`` while little was seen."""
+        return (self.tokens + weight * prior) / (self.steps + weight)
+
+
+@dataclass(slots=True)
 class AcceptanceCounts:
-    """Decayed counts, by class, of guesses that were judged and of those that were accepted."""
+    """Decayed counts, by class, of guesses that were judged and of those that were accepted.
+
+    Of a request also ``gains``, what the draft model added to its steps, its ``pace`` and ``num_steps``.
+    """
 
     judged: list[float] = field(default_factory=lambda: [0.0] * NUM_CLASSES)
     accepted: list[float] = field(default_factory=lambda: [0.0] * NUM_CLASSES)
+    gains: GainCounts = field(default_factory=GainCounts)
+    pace: PaceCounts = field(default_factory=PaceCounts)
+    num_steps: int = 0
 
     def add(self, evidence: int, judged: int, accepted: int) -> None:
         """A block: ``judged`` guesses of a class were looked at and ``accepted`` of them were right."""

@@ -6,10 +6,13 @@ from dataclasses import dataclass, field
 from .draft_tree import ROOT, DraftTree
 from .evidence import classify
 
+_FOLLOWED_SHARE = 0.5
+"""Less likely nodes than this share of a level's best are not followed: their children would hardly be scored."""
+
 
 @dataclass(slots=True)
 class TreeGrowth:
-    """Nodes so far and, of the newest level, those that are followed (``frontier``).
+    """Nodes so far and, of the newest level, those that are followed (``frontier``): up to ``width`` likely ones.
 
     ``chances``: of each node, that it and its ancestors are accepted. ``sources``: index of the parent among the nodes
     that were fed at the level before (what ``hidden`` it continues).
@@ -40,7 +43,8 @@ class TreeGrowth:
                 self.chances.append(above * self.rates[evidence])
                 self.sources.append(source)
         newest = range(first, len(self.token_ids))
-        self.frontier = sorted(sorted(newest, key=lambda node: -self.chances[node])[: self.width])
+        best = sorted(newest, key=lambda node: -self.chances[node])[: self.width]
+        self.frontier = sorted(n for n in best if self.chances[n] >= _FOLLOWED_SHARE * self.chances[best[0]])
 
     @property
     def _num_children(self) -> int:

@@ -1,5 +1,6 @@
 """The compiled CPU operators, and a way to run one of them in ONNX Runtime with chosen kernels."""
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,14 @@ from onnx import helper
 KERNELS = ("generic", "avx2", "avxvnni", "avx512vnni", "amx")
 Arrays = list[npt.NDArray[Any]]
 Run = Callable[..., Arrays]
+LIBRARY_VARIABLE = "DRAFTSMITH_TEST_LIBRARY"
+"""A compiled library to be tested instead of one of the usual kind: test_sanitizers.py."""
 
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if given := os.environ.get(LIBRARY_VARIABLE):
+        return Path(given)
     compiler = find_compiler()
     if compiler is None:
         pytest.skip("needs x86-64 Linux and a C compiler")
@@ -53,7 +58,7 @@ def run_operator(library: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
             raise
         feeds = {f"x{i}": array for i, array in enumerate(inputs) if array is not None}
         types = returned_types or (onnx.TensorProto.FLOAT,) * num_returned
-        model = _one_node(operator, inputs, feeds, types, attributes)
+        model = one_node_model(operator, inputs, feeds, types, attributes)
         session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
         outputs: Arrays = session.run(None, feeds)
         return outputs
@@ -61,7 +66,7 @@ def run_operator(library: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return run
 
 
-def _one_node(
+def one_node_model(
     operator: str,
     inputs: list[npt.NDArray[Any] | None],
     feeds: Mapping[str, npt.NDArray[Any]],

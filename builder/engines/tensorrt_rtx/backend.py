@@ -6,13 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from draftsmith.model_repo.contract.manifest import KvCacheSpec
-
 from ...checkpoint.source import Checkpoint
 from ...errors import BuildError, UsageError
 from ...graph.linear import LinearPlan
 from ...graph.target_graph import GraphFiles, GraphOptions, cache_capacity, write_target_graph
 from ...progress import Progress
+from ...spec.cache import make_cache_spec
 from ..base import BackendStatus, BuildOptions, BuiltEngine
 from .compiler import CompiledEngine, DimRange, compile_engine
 from .evaluation import measure_distance
@@ -87,7 +86,7 @@ class TensorRtRtxBuilder:
             precision=options.precision,
             graph_file=ENGINE_NAME,
             files=(ENGINE_NAME,),
-            kv_cache=_cache_of(checkpoint, capacity),
+            kv_cache=make_cache_spec(checkpoint.spec, capacity, "float16"),
             max_query_len=options.max_query_len,
             min_query_len=min(MIN_QUERY_LEN, options.max_query_len),
             feature_layers=options.feature_layers,
@@ -151,14 +150,3 @@ def _facts(options: BuildOptions, gpus: tuple[str, ...], engine: CompiledEngine)
         "num_bytes": engine.num_bytes,
         "compile_seconds": round(engine.seconds, 2),
     }
-
-
-def _cache_of(checkpoint: Checkpoint, capacity: int) -> KvCacheSpec:
-    spec = checkpoint.spec
-    return KvCacheSpec(
-        num_layers=spec.num_layers,
-        num_kv_heads=spec.num_kv_heads,
-        head_dim=spec.head_dim,
-        capacity=capacity,
-        dtype="float16",
-    )

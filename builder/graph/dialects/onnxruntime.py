@@ -29,8 +29,7 @@ class OnnxRuntimeDialect:
             self._last_index = graph.op("Sub", total, graph.constant(1, "int32"))  # [B]
             self._total = graph.cast(visibility.num_columns, "int32")  # []
             self._positions = graph.cast(STEP.positions, "int64")
-        for window in sorted(windows, key=lambda w: w or 0):
-            self._biases[window] = visibility.bias(window)
+        self._biases = visibility.biases(windows)
 
     def norm(self, x: str, weight: str) -> str:
         """See ``Dialect``."""

@@ -30,8 +30,7 @@ class PrimitiveDialect:
         with graph.scope("step"):
             self._end = graph.op("Reshape", visibility.num_columns, graph.constant([1], "int64"))
             self._write_index = self._index_columns()
-        for window in sorted(windows, key=lambda w: w or 0):
-            self._biases[window] = visibility.bias(window)
+        self._biases = visibility.biases(windows)
 
     def norm(self, x: str, weight: str) -> str:
         """See ``Dialect``."""

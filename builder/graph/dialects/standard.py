@@ -33,8 +33,7 @@ class StandardDialect:
                 tokens = graph.op("Shape", STEP.token_ids, start=1, end=2)
                 self._valid = graph.op("Add", self._past, tokens)  # [B]
             self._end = graph.op("Reshape", visibility.num_columns, graph.constant([1], "int64"))
-        for window in sorted(windows, key=lambda w: w or 0):
-            self._biases[window] = visibility.bias(window)
+        self._biases = visibility.biases(windows)
 
     def norm(self, x: str, weight: str) -> str:
         """See ``Dialect``."""

@@ -4,6 +4,8 @@
 
 #include "vocabulary_rows.h"
 
+enum { PROJECTED_ROWS = 4 };
+
 #if defined(__AVX512VNNI__)
 
 /* A panel of the ranking for some rows; the sums of its weights come along. */
@@ -50,72 +52,14 @@ static void rank_panels(const struct linear_job *job, int64_t first, int64_t las
 
 static void rank_panels(const struct linear_job *job, int64_t first, int64_t last)
 {
-    int32_t sums[PANEL_COLUMNS];
-    struct linear_job part = *job;
-    part.sums = sums;
     for (int64_t panel = first; panel < last; panel++) {
-        const int64_t output = panel * PANEL_COLUMNS;
-        part.weights = job->weights + output * job->padded_depth;
+        struct linear_job part = from_panel(job, panel);
+        int32_t sums[PANEL_COLUMNS];
+        part.weights = job->weights + panel * PANEL_COLUMNS * job->padded_depth;
+        part.sums = sums;
         sum_panel(part.weights, job->padded_depth, sums);
-        part.num_outputs = job->num_outputs - output;
-        part.scales = job->scales + output;
-        part.bias = job->bias ? job->bias + output : NULL;
-        part.y = job->y + output;
         multiply_panels(&part, 0, 1);
     }
-}
-
-#endif
-
-#if defined(__AVX512VNNI__)
-
-/* Sums of 16 registers, lane i those of register i. */
-INLINE __m512i sum_each(__m512i v[16])
-{
-    transpose_lanes(v);
-    for (int half = 8; half > 0; half /= 2)
-        for (int i = 0; i < half; i++)
-            v[i] = _mm512_add_epi32(v[i], v[i + half]);
-    return v[0];
-}
-
-/* Outputs of 16 rows: dot products along each row. `part`: scales and y are those of the 16. */
-INLINE void multiply_rows(const struct linear_job *part, const int8_t *const rows[PANEL_COLUMNS],
-                          const int8_t *const next[PANEL_COLUMNS], int8_t *memory)
-{
-    (void)memory;
-    const int64_t depth = part->padded_depth;
-    const uint8_t *high_plane = part->activations, *low_plane = high_plane + depth;
-    const __m512i ones = _mm512_set1_epi8(1);
-    __m512i highs[16], lows[16];
-    for (int i = 0; i < 16; i++) {
-        __m512i high = _mm512_setzero_si512(), low = high, sum = high;
-        for (int64_t k = 0; k < depth; k += DEPTH_STEP) {
-            __builtin_prefetch(next[i] + k);
-            const __m512i w = _mm512_loadu_si512(rows[i] + k);
-            high = _mm512_dpbusd_epi32(high, _mm512_loadu_si512(high_plane + k), w);
-            low = _mm512_dpbusd_epi32(low, _mm512_loadu_si512(low_plane + k), w);
-            sum = _mm512_dpbusd_epi32(sum, ones, w);
-        }
-        sum = _mm512_slli_epi32(sum, 7);
-        highs[i] = _mm512_sub_epi32(high, sum);
-        lows[i] = _mm512_sub_epi32(low, sum);
-    }
-    store_outputs(part, 0, 0, join_planes(sum_each(highs), sum_each(lows), _mm512_setzero_si512()));
-}
-
-#else
-
-INLINE void multiply_rows(const struct linear_job *part, const int8_t *const rows[PANEL_COLUMNS],
-                          const int8_t *const next[PANEL_COLUMNS], int8_t *memory)
-{
-    int32_t sums[PANEL_COLUMNS];
-    struct linear_job panel = *part;
-    for (int i = 0; i < PANEL_COLUMNS; i++)
-        for (int64_t k = 0; k < part->padded_depth; k += DEPTH_STEP)
-            __builtin_prefetch(next[i] + k);
-    take_rows(&panel, rows, memory, sums);
-    multiply_panels(&panel, 0, 1);
 }
 
 #endif
@@ -133,7 +77,6 @@ INLINE void find_rows(const struct linear_job *job, const int32_t *ids, int64_t 
 
 static void multiply_candidates(const struct linear_job *job, const int32_t *ids, int64_t count)
 {
-    int8_t memory[PANEL_COLUMNS * job->padded_depth] __attribute__((aligned(64)));
     const int8_t *rows[PANEL_COLUMNS], *next[PANEL_COLUMNS];
     float scales[PANEL_COLUMNS], next_scales[PANEL_COLUMNS];
     find_rows(job, ids, 0, count, rows, scales);
@@ -143,20 +86,37 @@ static void multiply_candidates(const struct linear_job *job, const int32_t *ids
         part.num_outputs = count - i;
         part.scales = scales;
         part.y += i;
-        multiply_rows(&part, rows, next, memory);
+        multiply_rows(&part, rows, (struct ahead){next, 1});
         memcpy(rows, next, sizeof rows);
         memcpy(scales, next_scales, sizeof scales);
     }
 }
 
-static void project(const float *matrix, const float *x, int64_t depth, int64_t first, int64_t last, float *y)
+/* One output of some rows: the weights are read once for them. */
+INLINE void project_rows(const struct projection *job, int64_t row, const int num_rows, int64_t output)
 {
-    for (int64_t row = first; row < last; row++) {
-        const float *weights = matrix + row * depth;
-        lanes sum = lanes_splat(0.0f);
-        for (int64_t i = 0; i < depth; i += 16)
-            sum = lanes_fma(lanes_load_part(weights + i, depth - i), lanes_load_part(x + i, depth - i), sum);
-        y[row] = lanes_sum(sum);
+    const int64_t depth = job->depth;
+    const float *weights = job->weights + output * depth, *x = job->x + row * depth;
+    lanes sums[PROJECTED_ROWS];
+    for (int i = 0; i < num_rows; i++)
+        sums[i] = lanes_splat(0.0f);
+    for (int64_t k = 0; k < depth; k += 16) {
+        const lanes w = lanes_load_part(weights + k, depth - k);
+        for (int i = 0; i < num_rows; i++)
+            sums[i] = lanes_fma(w, lanes_load_part(x + i * depth + k, depth - k), sums[i]);
+    }
+    for (int i = 0; i < num_rows; i++)
+        job->y[(row + i) * job->num_outputs + output] = lanes_sum(sums[i]);
+}
+
+static void project(const struct projection *job, int64_t first, int64_t last)
+{
+    for (int64_t output = first; output < last; output++) {
+        int64_t row = 0;
+        for (; row + PROJECTED_ROWS <= job->num_rows; row += PROJECTED_ROWS)
+            project_rows(job, row, PROJECTED_ROWS, output);
+        for (; row < job->num_rows; row++)
+            project_rows(job, row, 1, output);
     }
 }
 
@@ -171,6 +131,15 @@ static int64_t keep_above(const float *scores, int64_t first, int64_t last, floa
         /* Never past the end: no more can be kept than were looked at. */
         _mm512_storeu_si512(ids + kept, _mm512_maskz_compress_epi32(keep, at));
         kept += __builtin_popcount(keep);
+    }
+#elif defined(__AVX2__)
+    const __m256 least = _mm256_set1_ps(floor);
+    for (; i + 16 <= last; i += 16) {
+        const lanes score = lanes_load(scores + i);
+        unsigned keep = (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(score.low, least, _CMP_NLT_UQ)) |
+                        (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(score.high, least, _CMP_NLT_UQ)) << 8;
+        for (; keep; keep &= keep - 1)
+            ids[kept++] = (int32_t)i + __builtin_ctz(keep);
     }
 #endif
     for (; i < last; i++) {

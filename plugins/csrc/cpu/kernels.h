@@ -41,6 +41,13 @@ struct linear_job {
     int64_t y_stride;         /* floats from a row of y to the next */
 };
 
+/* y = x W^T with floats. */
+struct projection {
+    int64_t num_rows, depth, num_outputs; /* M, K, N */
+    const float *x, *weights;             /* [M, K], [N, K] */
+    float *y;                             /* [M, N] */
+};
+
 /* Rows of a layer: y = RMS norm of (x + delta) times weight; total = x + delta where delta is given. */
 struct norm_job {
     const struct kernels *kernels;
@@ -115,8 +122,8 @@ struct kernels {
     void (*rank_panels)(const struct linear_job *job, int64_t first, int64_t last);
     /* For a job of one row and row-major weights: outputs `ids` [count] alone, into job->y [count]. */
     void (*multiply_candidates)(const struct linear_job *job, const int32_t *ids, int64_t count);
-    /* y[first, last) = rows of float `matrix` [., depth] times x [depth]. */
-    void (*project)(const float *matrix, const float *x, int64_t depth, int64_t first, int64_t last, float *y);
+    /* Outputs [first, last) of all rows. */
+    void (*project)(const struct projection *job, int64_t first, int64_t last);
     /* Indices i of [first, last), ascending, whose scores[i] is not below `floor`; how many. */
     int64_t (*keep_above)(const float *scores, int64_t first, int64_t last, float floor, int32_t *ids);
     /* The largest of factor * logits [count], and the sum of exp(factor * logit - largest); NaN where one is NaN. */

@@ -67,8 +67,8 @@ INLINE void multiply_tile(const struct linear_job *job, int64_t row, const int n
 }
 
 #elif defined(__AVX2__)
-enum { TILE_ROWS = 2, SAFE_DEPTH = 1024 };
-/* SAFE_DEPTH: 32,512 * 127 * 1,024 / 2 still fits in 31 bits. */
+enum { TILE_ROWS = 2, SAFE_DEPTH = 1024, SHORT_DEPTH = 512 };
+/* Sums that still fit in 31 bits: 32,512 * 127 * 1,024 / 2 of half the inputs, 32,512 * 127 * 512 of all. */
 
 /* Sums over inputs [first, last): every 256-bit register has two partial sums of four outputs. */
 INLINE void multiply_part(const int16_t *a, int64_t depth, const int8_t *w, int64_t first, int64_t last,
@@ -93,27 +93,51 @@ INLINE void multiply_part(const int16_t *a, int64_t depth, const int8_t *w, int6
     }
 }
 
+/* Two partial sums of four outputs to one each. */
+INLINE __m256d add_pairs(__m256i sums)
+{
+    const __m256d low = _mm256_cvtepi32_pd(_mm256_castsi256_si128(sums));
+    const __m256d high = _mm256_cvtepi32_pd(_mm256_extracti128_si256(sums, 1));
+    return _mm256_permute4x64_pd(_mm256_hadd_pd(low, high), 0xd8); /* from the order 0, 2, 1, 3 */
+}
+
+/* multiply_tile up to SHORT_DEPTH, without the way by doubles. */
+INLINE void multiply_short(const struct linear_job *job, int64_t row, const int num_rows, int64_t panel,
+                           const int8_t *w, const int16_t *a)
+{
+    __m256i sums[TILE_ROWS][4];
+    multiply_part(a, job->padded_depth, w, 0, job->padded_depth, num_rows, sums);
+    for (int i = 0; i < num_rows; i++) {
+        /* Outputs in the order 0, 1, 4, 5, 2, 3, 6, 7 */
+        const __m256i first = _mm256_hadd_epi32(sums[i][0], sums[i][1]);
+        const __m256i last = _mm256_hadd_epi32(sums[i][2], sums[i][3]);
+        const lanes y = {_mm256_cvtepi32_ps(_mm256_permute4x64_epi64(first, 0xd8)),
+                         _mm256_cvtepi32_ps(_mm256_permute4x64_epi64(last, 0xd8))};
+        store_outputs(job, row + i, panel, y);
+    }
+}
+
 INLINE void multiply_tile(const struct linear_job *job, int64_t row, const int num_rows, int64_t panel)
 {
     const int64_t depth = job->padded_depth;
     const int8_t *w = job->weights + panel * PANEL_COLUMNS * depth;
     const int16_t *a = (const int16_t *)job->activations + row * depth;
-    double totals[TILE_ROWS][PANEL_COLUMNS] = {{0}};
+    if (depth <= SHORT_DEPTH) {
+        multiply_short(job, row, num_rows, panel, w, a);
+        return;
+    }
+    __m256d totals[TILE_ROWS][4];
     for (int64_t first = 0; first < depth; first += SAFE_DEPTH) {
         __m256i sums[TILE_ROWS][4];
         multiply_part(a, depth, w, first, first + SAFE_DEPTH < depth ? first + SAFE_DEPTH : depth, num_rows, sums);
         for (int i = 0; i < num_rows; i++)
-            for (int j = 0; j < 4; j++) {
-                int32_t parts[8];
-                _mm256_storeu_si256((__m256i *)parts, sums[i][j]);
-                for (int c = 0; c < 4; c++)
-                    totals[i][4 * j + c] += (double)parts[2 * c] + (double)parts[2 * c + 1];
-            }
+            for (int j = 0; j < 4; j++)
+                totals[i][j] = first ? _mm256_add_pd(totals[i][j], add_pairs(sums[i][j])) : add_pairs(sums[i][j]);
     }
     for (int i = 0; i < num_rows; i++) {
         float y[PANEL_COLUMNS];
-        for (int c = 0; c < PANEL_COLUMNS; c++)
-            y[c] = (float)totals[i][c];
+        for (int j = 0; j < 4; j++)
+            _mm_storeu_ps(y + 4 * j, _mm256_cvtpd_ps(totals[i][j]));
         store_outputs(job, row + i, panel, lanes_load(y));
     }
 }

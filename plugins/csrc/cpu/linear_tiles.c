@@ -2,31 +2,16 @@
  * Activations are those of the 512-bit table. */
 #include "linear_tiles.h"
 
-#include <immintrin.h>
+#include "tiles.h"
 
-#include "panel_result.h"
+enum { PREFETCH_BYTES = 2048 };
 
-enum { TILE_TOKENS = 8, PREFETCH_BYTES = 2048 };
-
-struct tile_config {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-};
-
-/* Tiles 0 to 3: sums. 4 and 5: activations, `rows` (0: tile not used) rows each. 6 and 7: weights. */
-static void configure_tiles(int first_rows, int second_rows)
+/* 4 and 5: activations, `first_rows` and `second_rows` (0: tile not used) rows each. 6 and 7: weights. */
+static void configure_rows(int first_rows, int second_rows)
 {
-    struct tile_config config;
-    memset(&config, 0, sizeof config);
-    config.palette = 1;
-    const int rows[8] = {first_rows, first_rows, second_rows, second_rows, first_rows, second_rows, 16, 16};
-    for (int i = 0; i < 8; i++) {
-        config.rows[i] = (uint8_t)(rows[i] ? rows[i] : 1);
-        config.row_bytes[i] = 64;
-    }
-    /* The memory clobber keeps gcc 12 from dropping the stores above. */
-    __asm__ volatile("ldtilecfg %0" : : "m"(config) : "memory");
+    const int rows[NUM_TILES] = {first_rows, first_rows,  second_rows, second_rows,
+                                 first_rows, second_rows, TILE_ROWS,   TILE_ROWS};
+    configure_tiles(rows);
 }
 
 INLINE void prefetch_group(const int8_t *w)
@@ -50,10 +35,7 @@ INLINE void multiply_pair(const struct linear_job *job, int64_t row, int64_t num
     const int64_t depth = job->padded_depth;
     const uint8_t *a = (const uint8_t *)job->activations + row * 2 * depth;
     const int8_t *w = job->weights + panel * PANEL_COLUMNS * depth, *next = w + PANEL_COLUMNS * depth;
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+    clear_sums();
     for (int64_t k = 0; k < depth; k += DEPTH_STEP, w += 1024, next += 1024) {
         prefetch_group(w);
         prefetch_group(next);
@@ -68,16 +50,11 @@ INLINE void multiply_pair(const struct linear_job *job, int64_t row, int64_t num
             _tile_dpbusd(3, 5, 7);
         }
     }
-    int32_t sums[4][256] __attribute__((aligned(64)));
-    _tile_stored(0, sums[0], 64);
-    _tile_stored(1, sums[1], 64);
-    if (both) {
-        _tile_stored(2, sums[2], 64);
-        _tile_stored(3, sums[3], 64);
-    }
+    int32_t sums[4][TILE_NUMBERS] __attribute__((aligned(64)));
+    store_sums(sums, both);
     for (int i = 0; i < (both ? 4 : 2); i++) {
         const int64_t above = i / 2 * TILE_TOKENS, count = num_rows - above;
-        store_tile(job, sums[i], row + above, count < TILE_TOKENS ? count : TILE_TOKENS, panel + i % 2);
+        store_tile(job, sums[i], row + above, tile_tokens(count), panel + i % 2);
     }
 }
 
@@ -94,7 +71,7 @@ static void multiply_single(const struct linear_job *job, int64_t row, int64_t n
         _tile_loadd(6, w, 64);
         _tile_dpbusd(0, 4, 6);
     }
-    int32_t sums[256] __attribute__((aligned(64)));
+    int32_t sums[TILE_NUMBERS] __attribute__((aligned(64)));
     _tile_stored(0, sums, 64);
     store_tile(job, sums, row, num_rows, panel);
 }
@@ -103,9 +80,8 @@ void multiply_panels_tiles(const struct linear_job *job, int64_t first, int64_t 
 {
     for (int64_t row = 0; row < job->num_rows;) {
         const int64_t left = job->num_rows - row, taken = left < 2 * TILE_TOKENS ? left : 2 * TILE_TOKENS;
-        const int64_t above = taken < TILE_TOKENS ? taken : TILE_TOKENS;
-        /* Another library may have configured this thread's tiles since the last time. */
-        configure_tiles(2 * (int)above, 2 * (int)(taken - above));
+        const int64_t above = tile_tokens(taken);
+        configure_rows(2 * (int)above, 2 * (int)(taken - above));
         int64_t panel = first;
         for (; panel + 2 <= last; panel += 2)
             taken > TILE_TOKENS ? multiply_pair(job, row, taken, panel, true)
@@ -113,7 +89,7 @@ void multiply_panels_tiles(const struct linear_job *job, int64_t first, int64_t 
         if (panel < last) {
             multiply_single(job, row, above, panel);
             if (taken > TILE_TOKENS) {
-                configure_tiles(2 * (int)(taken - above), 0);
+                configure_rows(2 * (int)(taken - above), 0);
                 multiply_single(job, row + above, taken - above, panel);
             }
         }

@@ -15,8 +15,7 @@
 
 enum { PARTIAL_BYTES = 8 << 20, TILE_QUERIES = 48, PREPARE_TOKENS = 16, MOST_HEAD_DIM = 1024 };
 
-enum input { QKV, PAST_KEY, PAST_VALUE, POSITIONS, PAST_LENGTHS, QUERY_LENGTHS, TREE_MASK, COS, SIN, Q_NORM, K_NORM,
-             NUM_INPUTS };
+enum input { QKV, PAST_KEY, PAST_VALUE, POSITIONS, PAST_LENGTHS, QUERY_LENGTHS, TREE_MASK, COS, SIN, Q_NORM, K_NORM };
 
 struct attention {
     const struct kernels *kernels;
@@ -192,41 +191,13 @@ static ort_status *read_attributes(const ort_info *info, struct attention *facts
 static ort_status *create(const ort_operator *op, const ort_table *table, const ort_info *info, void **kernel)
 {
     (void)op, (void)table;
-    struct attention *facts = calloc(1, sizeof *facts);
-    *kernel = facts;
-    if (!facts)
-        return fail("CachedAttention: out of memory");
+    TRY(make_kernel(sizeof(struct attention), kernel));
+    struct attention *facts = *kernel;
     facts->kernels = registered_kernels;
     return read_attributes(info, facts);
 }
 
-static const char *get_name(const ort_operator *op) { return (void)op, "CachedAttention"; }
-static size_t count_inputs(const ort_operator *op) { return (void)op, NUM_INPUTS; }
-static size_t count_outputs(const ort_operator *op) { return (void)op, 3; }
-static int get_input_type(const ort_operator *op, size_t index)
-{
-    (void)op;
-    return index >= POSITIONS && index <= QUERY_LENGTHS ? ORT_INT32 : index == TREE_MASK ? ORT_BOOL : ORT_FLOAT;
-}
-static int get_input_presence(const ort_operator *op, size_t index)
-{
-    return (void)op, index >= Q_NORM ? ORT_OPTIONAL : ORT_REQUIRED;
-}
-
-const ort_operator operator_cached_attention = {
-    .version = ORT_INTERFACE_VERSION,
-    .get_name = get_name,
-    .get_provider = cpu_provider,
-    .get_input_type = get_input_type,
-    .count_inputs = count_inputs,
-    .get_output_type = all_floats,
-    .count_outputs = count_outputs,
-    .destroy = free,
-    .get_input_presence = get_input_presence,
-    .get_output_presence = all_required,
-    .get_input_memory = default_memory,
-    .create_checked = create,
-    .compute_checked = compute,
-    .get_start_version = first_version,
-    .get_end_version = last_version,
-};
+NODE_OPERATOR(operator_cached_attention, "CachedAttention", create, compute,
+              .inputs = {ORT_FLOAT, ORT_FLOAT, ORT_FLOAT, ORT_INT32, ORT_INT32, ORT_INT32, ORT_BOOL, ORT_FLOAT,
+                         ORT_FLOAT, ORT_FLOAT | OPTIONAL, ORT_FLOAT | OPTIONAL},
+              .outputs = {ORT_FLOAT, ORT_FLOAT, ORT_FLOAT});

@@ -85,10 +85,8 @@ static ort_status *compute(void *kernel, ort_context *context)
 static ort_status *create(const ort_operator *op, const ort_table *table, const ort_info *info, void **kernel)
 {
     (void)op, (void)table;
-    struct candidates *candidates = calloc(1, sizeof *candidates);
-    *kernel = candidates;
-    if (!candidates)
-        return fail("TopCandidates: out of memory");
+    TRY(make_kernel(sizeof(struct candidates), kernel));
+    struct candidates *candidates = *kernel;
     candidates->kernels = registered_kernels;
     TRY(ort_get_int(info, "num_outputs", &candidates->num_outputs));
     if (candidates->num_outputs < 1 || candidates->num_outputs > MOST_BEST)

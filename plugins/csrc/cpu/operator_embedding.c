@@ -44,10 +44,8 @@ static ort_status *compute(void *kernel, ort_context *context)
 static ort_status *create(const ort_operator *op, const ort_table *table, const ort_info *info, void **kernel)
 {
     (void)op, (void)table;
-    struct rows *rows = calloc(1, sizeof *rows);
-    *kernel = rows;
-    if (!rows)
-        return fail("PackedRows: out of memory");
+    TRY(make_kernel(sizeof(struct rows), kernel));
+    struct rows *rows = *kernel;
     TRY(ort_get_int(info, "num_outputs", &rows->num_outputs));
     return ort_get_int(info, "depth", &rows->depth);
 }

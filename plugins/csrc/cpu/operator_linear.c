@@ -86,10 +86,8 @@ static ort_status *compute(void *kernel, ort_context *context)
 static ort_status *create(const ort_operator *op, const ort_table *table, const ort_info *info, void **kernel)
 {
     (void)table;
-    struct linear *linear = calloc(1, sizeof *linear);
-    *kernel = linear;
-    if (!linear)
-        return fail("linear operator: out of memory");
+    TRY(make_kernel(sizeof(struct linear), kernel));
+    struct linear *linear = *kernel;
     linear->kernels = registered_kernels;
     linear->row_major = op == &operator_vocabulary_linear.base;
     return ort_get_int(info, "num_outputs", &linear->num_outputs);

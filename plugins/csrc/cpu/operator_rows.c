@@ -28,7 +28,6 @@ static void gate(void *data, int64_t first, int64_t last)
     job->kernels->gate_rows(job, first, last);
 }
 
-
 static ort_status *run_rows(const ort_context *context, work work, void *job, int64_t num_rows, int64_t width)
 {
     int64_t tasks = num_rows * width / TASK_ELEMENTS;
@@ -44,33 +43,26 @@ static int64_t count_rows(const struct tensor *x)
     return rows;
 }
 
-static ort_status *compute_norm(void *kernel, ort_context *context)
+static ort_status *run_norm(const struct norm *facts, ort_context *context, bool has_delta)
 {
     struct tensor x;
     TRY(read_tensor(context, 0, &x));
-    struct norm_job job = {.num_rows = count_rows(&x), .width = x.dims[x.rank - 1], .x = x.data};
-    const struct norm *facts = kernel;
-    job.kernels = facts->kernels;
-    job.epsilon = facts->epsilon;
-    TRY(read_data(context, 1, &job.weight));
+    struct norm_job job = {.kernels = facts->kernels,
+                           .num_rows = count_rows(&x),
+                           .width = x.dims[x.rank - 1],
+                           .epsilon = facts->epsilon,
+                           .x = x.data};
+    if (has_delta)
+        TRY(read_data(context, 1, &job.delta));
+    TRY(read_data(context, has_delta ? 2 : 1, &job.weight));
     TRY(make_output(context, 0, x.dims, x.rank, &job.y));
+    if (has_delta)
+        TRY(make_output(context, 1, x.dims, x.rank, &job.total));
     return run_rows(context, norm, &job, job.num_rows, job.width);
 }
 
-static ort_status *compute_add_norm(void *kernel, ort_context *context)
-{
-    struct tensor x;
-    TRY(read_tensor(context, 0, &x));
-    struct norm_job job = {.num_rows = count_rows(&x), .width = x.dims[x.rank - 1], .x = x.data};
-    const struct norm *facts = kernel;
-    job.kernels = facts->kernels;
-    job.epsilon = facts->epsilon;
-    TRY(read_data(context, 1, &job.delta));
-    TRY(read_data(context, 2, &job.weight));
-    TRY(make_output(context, 0, x.dims, x.rank, &job.y));
-    TRY(make_output(context, 1, x.dims, x.rank, &job.total));
-    return run_rows(context, norm, &job, job.num_rows, job.width);
-}
+static ort_status *compute_norm(void *kernel, ort_context *context) { return run_norm(kernel, context, false); }
+static ort_status *compute_add_norm(void *kernel, ort_context *context) { return run_norm(kernel, context, true); }
 
 static ort_status *compute_gate(void *kernel, ort_context *context)
 {
@@ -88,10 +80,8 @@ static ort_status *compute_gate(void *kernel, ort_context *context)
 static ort_status *create_norm(const ort_operator *op, const ort_table *table, const ort_info *info, void **kernel)
 {
     (void)op, (void)table;
-    struct norm *norm = calloc(1, sizeof *norm);
-    *kernel = norm;
-    if (!norm)
-        return fail("RmsNorm: out of memory");
+    TRY(make_kernel(sizeof(struct norm), kernel));
+    struct norm *norm = *kernel;
     norm->kernels = registered_kernels;
     return ort_get_float(info, "epsilon", &norm->epsilon);
 }
@@ -99,10 +89,8 @@ static ort_status *create_norm(const ort_operator *op, const ort_table *table, c
 static ort_status *create_gate(const ort_operator *op, const ort_table *table, const ort_info *info, void **kernel)
 {
     (void)op, (void)table;
-    struct gate *gate = calloc(1, sizeof *gate);
-    *kernel = gate;
-    if (!gate)
-        return fail("GatedActivation: out of memory");
+    TRY(make_kernel(sizeof(struct gate), kernel));
+    struct gate *gate = *kernel;
     gate->kernels = registered_kernels;
     return ort_get_int(info, "activation", &gate->activation);
 }

@@ -208,10 +208,8 @@ static ort_status *compute(void *kernel, ort_context *context)
 static ort_status *create(const ort_operator *op, const ort_table *table, const ort_info *info, void **kernel)
 {
     (void)op, (void)table;
-    struct speculative *made = calloc(1, sizeof *made);
-    *kernel = made;
-    if (!made)
-        return fail("SpeculativeHead: out of memory");
+    TRY(make_kernel(sizeof(struct speculative), kernel));
+    struct speculative *made = *kernel;
     made->kernels = registered_kernels;
     TRY(ort_get_int(info, "num_outputs", &made->num_outputs));
     TRY(ort_get_int(info, "num_candidates", &made->num_candidates));

@@ -22,7 +22,7 @@ ort_status *RegisterCustomOps(ort_options *options, const ort_base *base)
     static const ort_operator *const operators[] = {
         &operator_quantized_linear.base, &operator_vocabulary_linear.base, &operator_packed_rows.base,
         &operator_rms_norm.base,         &operator_add_rms_norm.base,      &operator_gated_activation.base,
-        &operator_cached_attention,      &operator_top_candidates.base,    &operator_speculative_head.base};
+        &operator_cached_attention.base, &operator_top_candidates.base,    &operator_speculative_head.base};
     const ort_table *table = base->get_table(ORT_INTERFACE_VERSION);
     if (!table) /* No status can be made without a table; later calls fail with "not a registered operator". */
         return NULL;

@@ -1,5 +1,6 @@
 #include "ort_node.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define ORT_DEFINE(index, name, result, parameters) result(*ort_##name) parameters;
@@ -39,6 +40,12 @@ ort_status *read_tensor(const ort_context *context, size_t index, struct tensor 
     ort_status *status = read_dims(shape, tensor);
     ort_release_shape(shape);
     return status;
+}
+
+ort_status *make_kernel(size_t num_bytes, void **kernel)
+{
+    *kernel = calloc(1, num_bytes);
+    return *kernel ? NULL : fail("draftsmith operator: out of memory");
 }
 
 ort_status *make_output(ort_context *context, size_t index, const int64_t *dims, size_t rank, void *data)
@@ -100,6 +107,5 @@ int node_input_presence(const ort_operator *op, size_t index)
 int first_version(const ort_operator *op) { return (void)op, 1; }
 int last_version(const ort_operator *op) { return (void)op, INT32_MAX; }
 const char *cpu_provider(const ort_operator *op) { return (void)op, NULL; }
-int all_floats(const ort_operator *op, size_t index) { return (void)op, (void)index, ORT_FLOAT; }
 int all_required(const ort_operator *op, size_t index) { return (void)op, (void)index, ORT_REQUIRED; }
 int default_memory(const ort_operator *op, size_t index) { return (void)op, (void)index, 0; }

@@ -27,15 +27,14 @@ ort_status *fail(const char *message);
 /* Data alone. */
 ort_status *read_data(const ort_context *context, size_t index, void *data);
 ort_status *read_tensor(const ort_context *context, size_t index, struct tensor *tensor);
+/* What an operator keeps, `num_bytes` of zeros. */
+ort_status *make_kernel(size_t num_bytes, void **kernel);
 ort_status *make_output(ort_context *context, size_t index, const int64_t *dims, size_t rank, void *data);
 
 /* Work on items [first, last). */
 typedef void (*work)(void *job, int64_t first, int64_t last);
 /* Split `total` items into `num_tasks` ranges that begin at multiples of `step`. */
 ort_status *run_tasks(const ort_context *context, work work, void *job, int64_t total, int64_t num_tasks, int64_t step);
-
-/* What an operator's file fills in; the rest of `ort_operator` is the same for all. */
-extern const ort_operator operator_cached_attention;
 
 enum { MOST_INPUTS = 12, MOST_OUTPUTS = 4, OPTIONAL = 0x100 };
 
@@ -53,7 +52,7 @@ int node_input_type(const ort_operator *op, size_t index);
 int node_output_type(const ort_operator *op, size_t index);
 int node_input_presence(const ort_operator *op, size_t index);
 
-/* `create_function` makes what `compute_function` gets, by calloc or malloc. */
+/* `create_function` makes what `compute_function` gets, with make_kernel. */
 #define NODE_OPERATOR(variable, text, create_function, compute_function, ...)                                          \
     const struct node_operator variable = {                                                                            \
         .base = {.version = ORT_INTERFACE_VERSION,                                                                     \
@@ -75,13 +74,12 @@ int node_input_presence(const ort_operator *op, size_t index);
         __VA_ARGS__}
 
 extern const struct node_operator operator_rms_norm, operator_add_rms_norm, operator_gated_activation,
-    operator_packed_rows, operator_quantized_linear, operator_vocabulary_linear,
+    operator_packed_rows, operator_quantized_linear, operator_vocabulary_linear, operator_cached_attention,
     operator_top_candidates, operator_speculative_head;
 
 int first_version(const ort_operator *op);
 int last_version(const ort_operator *op);
 const char *cpu_provider(const ort_operator *op);
-int all_floats(const ort_operator *op, size_t index);
 int all_required(const ort_operator *op, size_t index);
 int default_memory(const ort_operator *op, size_t index);
 

@@ -3,6 +3,13 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(memory, num_bytes)
+#define ASAN_UNPOISON_MEMORY_REGION(memory, num_bytes)
+#endif
+
 struct block {
     size_t num_bytes;
     void *memory;
@@ -14,6 +21,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void release(void *value)
 {
     struct block *block = value;
+    ASAN_UNPOISON_MEMORY_REGION(block->memory, block->num_bytes);
     free(block->memory);
     free(block);
 }
@@ -31,6 +39,7 @@ void *thread_scratch(size_t num_bytes)
             return NULL;
         }
     }
+    ASAN_UNPOISON_MEMORY_REGION(block->memory, block->num_bytes);
     if (block->num_bytes < num_bytes) {
         free(block->memory);
         block->num_bytes = 0;
@@ -40,5 +49,6 @@ void *thread_scratch(size_t num_bytes)
             return NULL;
         block->num_bytes = rounded;
     }
+    ASAN_POISON_MEMORY_REGION((char *)block->memory + num_bytes, block->num_bytes - num_bytes);
     return block->memory;
 }

@@ -8,9 +8,13 @@
 void project_hidden(void *data, int64_t first, int64_t last)
 {
     const struct speculative_job *job = data;
-    for (int64_t row = 0; row < job->num_rows; row++)
-        job->kernels->project(job->down, job->hidden + row * job->hidden_size, job->hidden_size, first, last,
-                              job->projected + row * job->rank);
+    const struct projection projection = {.num_rows = job->num_rows,
+                                          .depth = job->hidden_size,
+                                          .num_outputs = job->rank,
+                                          .x = job->hidden,
+                                          .weights = job->down,
+                                          .y = job->projected};
+    job->kernels->project(&projection, first, last);
 }
 
 /* The first panel of sample `index`. */
@@ -122,10 +126,10 @@ void choose_candidates(void *data, int64_t first, int64_t last)
 void multiply_blocks(void *data, int64_t first, int64_t last)
 {
     const struct speculative_job *job = data;
-    const int64_t blocks = (job->most_candidates + LOGIT_BLOCK - 1) / LOGIT_BLOCK;
     const int64_t row_bytes = job->kernels->activation_bytes(1, job->head.padded_depth);
     for (int64_t item = first; item < last; item++) {
-        const int64_t index = item / blocks, start = item % blocks * LOGIT_BLOCK;
+        /* The same part of all rows first: neighbours share candidates, and those lie in the cache then. */
+        const int64_t index = item % job->num_rows, start = item / job->num_rows * LOGIT_BLOCK;
         const struct speculative_row *row = &job->rows[index];
         if (start >= row->count)
             continue;

@@ -33,56 +33,16 @@ INLINE void transpose_lanes(__m512i v[16])
         v[i] = t[i];
 }
 
-#elif defined(__AVX2__)
-
-/* 8 x 8 numbers of 32 bits. */
-INLINE void transpose_lanes(__m256i v[8])
-{
-    __m256i t[8];
-    for (int i = 0; i < 8; i += 2) {
-        t[i] = _mm256_unpacklo_epi32(v[i], v[i + 1]);
-        t[i + 1] = _mm256_unpackhi_epi32(v[i], v[i + 1]);
-    }
-    for (int i = 0; i < 8; i += 4)
-        for (int j = 0; j < 2; j++) {
-            v[i + 2 * j] = _mm256_unpacklo_epi64(t[i + j], t[i + j + 2]);
-            v[i + 2 * j + 1] = _mm256_unpackhi_epi64(t[i + j], t[i + j + 2]);
-        }
-    for (int j = 0; j < 4; j++) {
-        t[j] = _mm256_permute2x128_si256(v[j], v[4 + j], 0x20);
-        t[4 + j] = _mm256_permute2x128_si256(v[j], v[4 + j], 0x31);
-    }
-    for (int i = 0; i < 8; i++)
-        v[i] = t[i];
-}
-
-#endif
-
 /* Bytes [k, k + DEPTH_STEP) of 16 rows to panel [DEPTH_STEP / 4, 16, 4]. */
 INLINE void transpose_step(const int8_t *const rows[PANEL_COLUMNS], int64_t k, int8_t *panel)
 {
-#if defined(__AVX512F__)
     __m512i v[16];
     for (int i = 0; i < 16; i++)
         v[i] = _mm512_loadu_si512(rows[i] + k);
     transpose_lanes(v);
     for (int i = 0; i < 16; i++)
         _mm512_storeu_si512(panel + 64 * i, v[i]);
-#elif defined(__AVX2__)
-    for (int part = 0; part < 4; part++) {
-        const int row = part % 2 * 8, byte = part / 2 * 32;
-        __m256i v[8];
-        for (int i = 0; i < 8; i++)
-            v[i] = _mm256_loadu_si256((const __m256i *)(rows[row + i] + k + byte));
-        transpose_lanes(v);
-        for (int i = 0; i < 8; i++)
-            _mm256_storeu_si256((__m256i *)(panel + (byte / 4 + i) * 64 + row * 4), v[i]);
-    }
-#else
-    for (int group = 0; group < DEPTH_STEP / DEPTH_GROUP; group++)
-        for (int i = 0; i < PANEL_COLUMNS; i++)
-            memcpy(panel + (group * PANEL_COLUMNS + i) * DEPTH_GROUP, rows[i] + k + group * DEPTH_GROUP, DEPTH_GROUP);
-#endif
 }
 
+#endif
 #endif

@@ -1,8 +1,10 @@
-/* Products with row-major weights: sixteen rows are turned into a panel in the first-level cache, and multiplied. */
+/* Products with row-major weights, sixteen rows at a time: dot products along each; with 512 bits and many rows of x, a
+ * panel made of the sixteen in the first-level cache. */
 #ifndef DRAFTSMITH_VOCABULARY_ROWS_H
 #define DRAFTSMITH_VOCABULARY_ROWS_H
 
 #include "linear_dot.h"
+#include "row_dot.h"
 #include "transpose.h"
 
 /* The sums of a panel's 16 outputs over `depth` inputs; left as they are where products do not need them. */
@@ -32,33 +34,73 @@ INLINE void sum_panel(const int8_t *panel, int64_t depth, int32_t sums[PANEL_COL
 #endif
 }
 
-/* `job`, whose first panel are 16 weight rows: sums [16] and memory [16, padded depth] are the caller's. */
-INLINE void take_rows(struct linear_job *job, const int8_t *const rows[PANEL_COLUMNS], int8_t *memory, int32_t *sums)
+/* Rows of weights of a panel: 16, one behind the other. */
+INLINE void list_rows(const struct linear_job *job, int64_t panel, const int8_t *rows[PANEL_COLUMNS])
 {
-    for (int64_t k = 0; k < job->padded_depth; k += DEPTH_STEP)
-        transpose_step(rows, k, memory + k * PANEL_COLUMNS);
-    sum_panel(memory, job->padded_depth, sums);
-    job->weights = memory;
-    job->sums = sums;
+    for (int i = 0; i < PANEL_COLUMNS; i++)
+        rows[i] = job->weights + (panel * PANEL_COLUMNS + i) * job->padded_depth;
 }
+
+enum { AHEAD_ROWS = 4 };
+
+/* What multiply_rows is to ask for: memory AHEAD_ROWS on, in its order; streams side by side took twice as long. */
+INLINE void list_lines(const struct linear_job *job, int64_t panel, const int8_t *lines[PANEL_COLUMNS])
+{
+    for (int i = 0; i < PANEL_COLUMNS; i++)
+        lines[i] = job->weights + i % DOT_OUTPUTS * DEPTH_STEP +
+                   (panel * PANEL_COLUMNS + AHEAD_ROWS + i / DOT_OUTPUTS * DOT_OUTPUTS) * job->padded_depth;
+}
+
+/* `job` without its outputs before `panel`. */
+INLINE struct linear_job from_panel(const struct linear_job *job, int64_t panel)
+{
+    const int64_t output = panel * PANEL_COLUMNS;
+    struct linear_job part = *job;
+    part.num_outputs -= output;
+    part.scales += output;
+    part.bias += part.bias ? output : 0;
+    part.y += output;
+    return part;
+}
+
+#if defined(__AVX512VNNI__)
+
+/* From this number of rows of x on a panel is worth making: counted instructions. */
+enum { MANY_ROWS = 5 };
+
+static void multiply_transposed(const struct linear_job *job, int64_t first, int64_t last)
+{
+    int8_t memory[PANEL_COLUMNS * job->padded_depth] __attribute__((aligned(64)));
+    int32_t sums[PANEL_COLUMNS];
+    const int8_t *rows[PANEL_COLUMNS];
+    for (int64_t panel = first; panel < last; panel++) {
+        struct linear_job part = from_panel(job, panel);
+        list_rows(job, panel, rows);
+        for (int64_t k = 0; k < job->padded_depth; k += DEPTH_STEP)
+            transpose_step(rows, k, memory + k * PANEL_COLUMNS);
+        sum_panel(memory, job->padded_depth, sums);
+        part.weights = memory;
+        part.sums = sums;
+        multiply_panels(&part, 0, 1);
+    }
+}
+
+#endif
 
 static void multiply_vocabulary(const struct linear_job *job, int64_t first, int64_t last)
 {
-    const int64_t depth = job->padded_depth;
-    int8_t memory[PANEL_COLUMNS * depth] __attribute__((aligned(64)));
-    int32_t sums[PANEL_COLUMNS];
+#if defined(__AVX512VNNI__)
+    if (job->num_rows >= MANY_ROWS) {
+        multiply_transposed(job, first, last);
+        return;
+    }
+#endif
+    const int8_t *rows[PANEL_COLUMNS], *lines[PANEL_COLUMNS];
     for (int64_t panel = first; panel < last; panel++) {
-        const int64_t output = panel * PANEL_COLUMNS;
-        const int8_t *rows[PANEL_COLUMNS];
-        for (int i = 0; i < PANEL_COLUMNS; i++)
-            rows[i] = job->weights + (output + i) * depth;
-        struct linear_job part = *job;
-        take_rows(&part, rows, memory, sums);
-        part.num_outputs = job->num_outputs - output;
-        part.scales += output;
-        part.bias += part.bias ? output : 0;
-        part.y += output;
-        multiply_panels(&part, 0, 1);
+        const struct linear_job part = from_panel(job, panel);
+        list_rows(job, panel, rows);
+        list_lines(job, panel, lines);
+        multiply_rows(&part, rows, (struct ahead){lines, DOT_OUTPUTS});
     }
 }
 

@@ -2,36 +2,22 @@
  * each), 64 inputs an instruction. Activations are those of the 512-bit table, made signed. */
 #include "linear_tiles.h"
 
-#include <immintrin.h>
-
-#include "panel_result.h"
+#include "tiles.h"
 #include "transpose.h"
 
-enum { TILE_TOKENS = 8, MOST_GROUPS = 2 };
+/* Up to FEW_ROWS rows of x leave most of a tile empty: dot products along rows then wait for memory alone. */
+enum { MOST_GROUPS = 2, FEW_ROWS = 2 };
+
+extern const struct kernels kernels_avx512vnni;
+
+/* All full. 4 and 5: columns. 6 and 7: weights. */
+static const int full_tiles[NUM_TILES] = {16, 16, 16, 16, 16, 16, 16, 16};
 
 struct columns {
     const struct linear_job *job;
     int64_t row, num_rows; /* of x: up to 16 */
     const int8_t *groups;  /* [2, padded K / 4, 16, 4]: columns hi, lo of 8 rows each */
 };
-
-/* All tiles full. 0 to 3: sums. 4 and 5: columns. 6 and 7: weights. */
-static void configure_tiles(void)
-{
-    struct {
-        uint8_t palette, start_row, reserved[14];
-        uint16_t row_bytes[16];
-        uint8_t rows[16];
-    } config;
-    memset(&config, 0, sizeof config);
-    config.palette = 1;
-    for (int i = 0; i < 8; i++) {
-        config.rows[i] = 16;
-        config.row_bytes[i] = 64;
-    }
-    /* The memory clobber keeps gcc 12 from dropping the stores above. */
-    __asm__ volatile("ldtilecfg %0" : : "m"(config) : "memory");
-}
 
 /* The planes of up to 8 rows of x as a panel of signed bytes; columns that are not used repeat the first. */
 static void arrange_columns(const struct linear_job *job, int64_t row, int64_t num_rows, int8_t *panel)
@@ -74,10 +60,7 @@ INLINE void multiply_pair(const struct columns *x, int64_t panel, const bool bot
     const int8_t *w = job->weights + panel * PANEL_COLUMNS * depth, *next = w + PANEL_COLUMNS * depth;
     const int8_t *ahead = next + PANEL_COLUMNS * depth;
     const int8_t *left = x->groups, *right = left + PANEL_COLUMNS * depth;
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+    clear_sums();
     for (int64_t k = 0; k < depth; k += DEPTH_STEP, ahead += PANEL_COLUMNS * DEPTH_STEP) {
         /* The next two panels, each as a stream of its own, into the second-level cache: measured best. */
         for (int i = 0; i < PANEL_COLUMNS; i++) {
@@ -95,16 +78,11 @@ INLINE void multiply_pair(const struct columns *x, int64_t panel, const bool bot
             _tile_dpbssd(3, 7, 5);
         }
     }
-    int32_t sums[4][256] __attribute__((aligned(64)));
-    _tile_stored(0, sums[0], 64);
-    _tile_stored(1, sums[1], 64);
-    if (both) {
-        _tile_stored(2, sums[2], 64);
-        _tile_stored(3, sums[3], 64);
-    }
+    int32_t sums[4][TILE_NUMBERS] __attribute__((aligned(64)));
+    store_sums(sums, both);
     for (int i = 0; i < (both ? 4 : 2); i++) {
         const int64_t above = i / 2 * TILE_TOKENS, count = x->num_rows - above;
-        store_columns(job, sums[i], x->row + above, count < TILE_TOKENS ? count : TILE_TOKENS, panel + i % 2);
+        store_columns(job, sums[i], x->row + above, tile_tokens(count), panel + i % 2);
     }
 }
 
@@ -120,21 +98,24 @@ static void multiply_single(const struct columns *x, int64_t group, int64_t pane
         _tile_loadd(6, w + k, depth);
         _tile_dpbssd(0, 6, 4);
     }
-    int32_t sums[256] __attribute__((aligned(64)));
+    int32_t sums[TILE_NUMBERS] __attribute__((aligned(64)));
     _tile_stored(0, sums, 64);
-    store_columns(x->job, sums, x->row + above, count < TILE_TOKENS ? count : TILE_TOKENS, panel);
+    store_columns(x->job, sums, x->row + above, tile_tokens(count), panel);
 }
 
 void multiply_vocabulary_tiles(const struct linear_job *job, int64_t first, int64_t last)
 {
+    if (job->num_rows <= FEW_ROWS) {
+        kernels_avx512vnni.multiply_vocabulary(job, first, last);
+        return;
+    }
     int8_t groups[MOST_GROUPS * PANEL_COLUMNS * job->padded_depth] __attribute__((aligned(64)));
-    /* Another library may have configured this thread's tiles since the last time. */
-    configure_tiles();
+    configure_tiles(full_tiles);
     for (int64_t row = 0; row < job->num_rows; row += MOST_GROUPS * TILE_TOKENS) {
         const int64_t left = job->num_rows - row;
         const struct columns x = {job, row, left < MOST_GROUPS * TILE_TOKENS ? left : MOST_GROUPS * TILE_TOKENS, groups};
         const bool both = x.num_rows > TILE_TOKENS;
-        arrange_columns(job, row, both ? TILE_TOKENS : x.num_rows, groups);
+        arrange_columns(job, row, tile_tokens(x.num_rows), groups);
         if (both)
             arrange_columns(job, row + TILE_TOKENS, x.num_rows - TILE_TOKENS, groups + PANEL_COLUMNS * job->padded_depth);
         int64_t panel = first;

@@ -3,16 +3,22 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from draftsmith.builder.checkpoint.source import open_checkpoint
 from draftsmith.builder.draft.plan import DraftPlan
 from draftsmith.builder.engines import get_builder
 from draftsmith.builder.engines.base import BuildOptions
 from draftsmith.builder.errors import UsageError
+from draftsmith.builder.graph.graph_builder import GraphBuilder
+from draftsmith.builder.graph.vocabulary_tables import FloatTable
+from draftsmith.builder.graph.weights_file import WeightsFile
+from draftsmith.builder.spec.draft import HeadKind
 from draftsmith.model_repo.contract.manifest import Manifest
 from draftsmith.model_repo.runtime.sessions.base import DraftInputs
 from draftsmith.model_repo.runtime.sessions.onnxruntime_draft import OnnxRuntimeDraftSession
@@ -93,26 +99,74 @@ def test_a_window_of_zero_takes_the_drafts_own_away(tiny_checkpoint: Callable[..
     assert (engine.window, engine.spec["window"]) == (0, None)
 
 
-def test_a_draft_beside_int8_of_onnx_runtime_stores_copies(
-    tiny_checkpoint: Callable[..., Path], tmp_path: Path
+@pytest.mark.parametrize("head", ["full", "speculative"])
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_draft_beside_int8_of_onnx_runtime_reads_the_targets_codes(
+    tied: bool, head: HeadKind, tiny_checkpoint: Callable[..., Path], tmp_path: Path
 ) -> None:
-    checkpoint = tiny_checkpoint("llama")
+    checkpoint = tiny_checkpoint("llama", tie_word_embeddings=tied)
     with open_checkpoint(checkpoint) as target:
         draft = make_draft(target.spec)
-        plan = DraftPlan(draft=draft, head="full", name="tiny")
+        ranking = None if head == "full" else make_ranking(target.spec, rank=8, num_candidates=60)
+        plan = DraftPlan(draft=draft, head=head, ranking=ranking, name="tiny")
     built = build_engine(checkpoint, tmp_path / "e", "int8", draft=plan, extras={"kernels": "onnxruntime"})
-    plain = build_engine(checkpoint, tmp_path / "f", "fp16", draft=plan)
+    plain = build_engine(checkpoint, tmp_path / "f", "fp32", draft=plan)
     assert built.draft is not None and plain.draft is not None
     features = np.random.default_rng(0).normal(0, 1, (1, 5, draft.spec.feature_size))
 
-    outputs = [
-        DraftSteps(tmp_path / folder, engine).step([[5, 6, 7, 8, 9]], [0], features=features)
-        for folder, engine in (("e", built.draft), ("f", plain.draft))
-    ]
+    found, expected = (
+        steps.logits(steps.step([[5, 6, 7, 8, 9]], [0], features=features), draft.spec.vocab_size)
+        for steps in (DraftSteps(tmp_path / "e", built.draft), DraftSteps(tmp_path / "f", plain.draft))
+    )
 
-    assert {place[0] for place in places(tmp_path / "e" / "draft_first.onnx").values()} == {"draft.weights"}
-    for name, expected in outputs[1].items():
-        np.testing.assert_array_equal(outputs[0][name], expected)
+    target_places = places(tmp_path / "e" / "target.onnx")
+    first = places(tmp_path / "e" / "draft_first.onnx")
+    borrowed = {name: place for name, place in first.items() if place[0] == "target.weights"}
+    wanted = {"embedding.codes", "embedding.scales"}
+    assert set(borrowed) == wanted | (set() if tied else {"head.codes", "head.scales", "head.divisors"})
+    assert all(target_places[name] == place for name, place in borrowed.items())
+    both = np.isfinite(found) & np.isfinite(expected)
+    assert both.sum() > 0.9 * np.isfinite(expected).sum()
+    assert np.abs(found[both] - expected[both]).max() < 0.03 * np.abs(expected[both]).max()
+
+
+def test_what_divides_a_heads_inputs_is_taken_out_again() -> None:
+    """Codes of rows that were multiplied with factors give the rows' own products and look-ups."""
+    random = np.random.default_rng(2)
+    rows, factors = random.normal(0, 1, (50, 16)), random.uniform(0.3, 3, 16)
+    x, ids = random.normal(0, 1, (2, 3, 16)).astype(np.float32), random.integers(0, 50, (2, 3, 7), np.int32)
+    codes = np.round(rows * factors * 20).astype(np.int8)
+    known = codes / 20 / factors
+
+    found = run_table(codes.T, np.full(50, 1 / 20), factors, x, ids)
+
+    np.testing.assert_allclose(found["all"], x @ known.T, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found["some"], np.einsum("bnd,bnkd->bnk", x, known[ids]), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found["rows"], known[ids[:, :, 0]], rtol=1e-5, atol=1e-6)
+
+
+def run_table(codes: Any, scales: Any, divisors: Any, x: Any, ids: Any) -> dict[str, Any]:
+    """All three uses of a table [d, V]."""
+    with TemporaryDirectory() as folder, WeightsFile(Path(folder) / "w") as weights:
+        graph = GraphBuilder(weights, opset=17)
+        table = FloatTable(
+            name=graph.constant(codes, "int8"),
+            dtype="int8",
+            num_rows=codes.shape[1],
+            width=codes.shape[0],
+            is_transposed=True,
+            scales=graph.constant(scales, "float32"),
+            divisors=graph.constant(divisors, "float32"),
+        )
+        graph.input("x", "float32", ["B", "N", "d"])
+        graph.input("ids", "int32", ["B", "N", "k"])
+        first = graph.op("Gather", "ids", graph.constant(0, "int64"), axis=2)
+        graph.output(table.multiply(graph, "x"), "all", "float32", ["B", "N", "V"])
+        graph.output(table.multiply_rows(graph, "x", "ids"), "some", "float32", ["B", "N", "k"])
+        graph.output(table.look_up(graph, first), "rows", "float32", ["B", "N", "d"])
+        session = onnxruntime.InferenceSession(graph.build("table").SerializeToString())
+    names = ["all", "some", "rows"]
+    return dict(zip(names, session.run(names, {"x": x, "ids": ids}), strict=True))
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

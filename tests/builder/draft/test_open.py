@@ -132,16 +132,32 @@ def test_norm_before_residual_is_the_files_and_its_default_has_a_reason(
         ("speculators", True, True, True),
         ("eagle3", True, True, True),
         ("specforge", None, False, True),
-        ("specforge", True, False, True),
-        ("specforge", False, False, False),
+        ("specforge", True, True, True),
+        ("specforge", False, False, True),
+        ("specvocab", None, False, True),
+        ("specvocab", True, False, True),
         ("specvocab", False, False, False),
     ],
 )
 def test_norm_output_means_what_the_format_means(
     name: str, value: bool | None, feeds_back: bool, norms_head: bool, tmp_path: Path
 ) -> None:
-    spec = opened(write_tiny_draft(tmp_path, name, norm_output=value)).spec
-    assert (spec.feeds_back_normed, spec.norms_head_input) == (feeds_back, norms_head)
+    draft = opened(write_tiny_draft(tmp_path, name, norm_output=value))
+    assert (draft.spec.feeds_back_normed, draft.spec.norms_head_input) == (feeds_back, norms_head)
+    doubted = value is not None and name in ("specforge", "specvocab")
+    assert any("September 2026" in choice for choice in draft.choices) is doubted
+
+
+def test_norm_output_of_an_older_specforge_can_be_named(tmp_path: Path) -> None:
+    """SpecForge 879 turned its meaning round; which one a draft was trained with is not in its file."""
+    older = {"norm_output": "head input"}
+    draft = opened(write_tiny_draft(tmp_path / "a", "specforge", norm_output=False, draftsmith=older))
+    assert (draft.spec.feeds_back_normed, draft.spec.norms_head_input) == (False, False)
+    assert any('taken as "the head\'s input is normed" (config.json says so)' in choice for choice in draft.choices)
+    draft = opened(
+        write_tiny_draft(tmp_path / "b", "specvocab", norm_output=True, draftsmith={"norm_output": "feeds back"})
+    )
+    assert (draft.spec.feeds_back_normed, draft.spec.norms_head_input) == (True, True)
 
 
 def test_modelopt_may_leave_out_the_last_norm(tmp_path: Path) -> None:
@@ -224,7 +240,10 @@ def test_harmless_tensors_are_listed(tmp_path: Path) -> None:
         ("eagle3", {"soft_capping": 30.0}, "soft_capping"),
         ("eagle3", {"attn_logit_softcapping": 30.0}, "attn_logit_softcapping"),
         ("eagle3", {"rope_scaling": {"rope_type": "longrope", "factor": 2.0}}, "rope_type"),
-        ("eagle3", {"num_hidden_layers": 2}, "num_hidden_layers"),
+        ("speculators", {"transformer_layer_config": {"num_hidden_layers": 2}}, "num_hidden_layers"),
+        ("specforge", {"num_aux_hidden_states": 2}, "num_aux_hidden_states"),
+        ("specforge", {"parallel_drafting": True}, "parallel_drafting"),
+        ("specforge", {"draftsmith": {"norm_output": "both"}}, "norm_output"),
         ("eagle3", {"hidden_act": "relu"}, "hidden_act"),
         ("eagle3", {"sliding_window": 16}, "sliding_window"),
         ("modelopt", {"eagle_config": {"use_mtp_layernorm": True}}, "use_mtp_layernorm"),
@@ -309,6 +328,104 @@ def test_sharded_and_bin_drafts_read_the_same(tmp_path: Path) -> None:
 
 
 SUBSET = {"d2t": np.array([4, 1, 297], np.int64), "t2d": np.isin(np.arange(VOCAB_SIZE), [2, 4, 299])}
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if name != "specvocab"])
+def test_without_draft_vocab_size_the_maps_rows_are_taken_and_told(name: str, tmp_path: Path) -> None:
+    """EAGLE 214: an original folder's config may lack it, and says nothing else of being a draft."""
+    folder = write_tiny_draft(tmp_path / "a", name, head_rows=3, extra=SUBSET, drop_keys=["draft_vocab_size"])
+    draft = opened(folder)
+    assert (draft.format, draft.spec.head_vocab_size) == (name, 3)
+    np.testing.assert_array_equal(draft.target_ids, [4, 2, 299])  # type: ignore[arg-type]
+    assert "draft_vocab_size: absent, 3 was taken from the shape of d2t." in draft.choices
+    folder = write_tiny_draft(tmp_path / "b", name, head_rows=3, drop_keys=["draft_vocab_size"])
+    with pytest.raises(CheckpointError, match="a map from the head's 3 rows to the target's 305 tokens"):
+        open_draft(folder, TARGET)
+
+
+def test_a_draft_of_eagle_2_is_called_so(tmp_path: Path) -> None:
+    folder = write_tiny_draft(tmp_path, "eagle3", drop_keys=["draft_vocab_size"])
+    arrays = {
+        name.replace("midlayer.", "layers.0."): array[:, :HIDDEN] if name.endswith(("q_proj.weight",)) else array
+        for name, array in load_file(folder / "model.safetensors").items()
+        if "norm" not in name
+    }
+    arrays["fc.weight"] = np.ones((HIDDEN, 2 * HIDDEN), np.float32)
+    save_file(arrays, folder / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"`fc\.weight`.* a draft of EAGLE or EAGLE-2"):
+        open_draft(folder, TARGET)
+
+
+def test_a_number_of_layers_copied_from_the_target_is_told(tmp_path: Path) -> None:
+    """As the config of EAGLE3-Vicuna1.3-13B has it: 40 layers, of which the file has one."""
+    draft = opened(write_tiny_draft(tmp_path / "a", "eagle3", num_hidden_layers=40))
+    assert any(choice.startswith("num_hidden_layers: the config says 40") for choice in draft.choices)
+    second = {"layers.1.hidden_norm.weight": np.ones(HIDDEN, np.float32)}
+    folder = write_tiny_draft(tmp_path / "b", "speculators", extra=second)
+    with pytest.raises(CheckpointError, match=r"`layers\.1\.hidden_norm\.weight`: .* one layer"):
+        open_draft(folder, TARGET)
+
+
+def test_a_tied_head_in_the_config_leaves_a_stored_one_alone(tmp_path: Path) -> None:
+    """SpecForge 139: configs copied from tied targets say so, beside a head of fewer rows."""
+    options = {"tie_word_embeddings": True}
+    draft = opened(write_tiny_draft(tmp_path / "a", "specforge", head_rows=3, extra=SUBSET, **options))
+    assert draft.spec.own_head and not draft.spec.own_embedding
+    assert draft.weights.read("lm_head.weight").shape == (3, HIDDEN)
+    table = {"embed_tokens.weight": np.ones((VOCAB_SIZE, HIDDEN), np.float32)}
+    folder = write_tiny_draft(
+        tmp_path / "b", "specforge", head_rows=3, extra={**SUBSET, **table}, drop=["lm_head.weight"], **options
+    )
+    with pytest.raises(CheckpointError, match="`tie_word_embeddings`: expected false, for a head of 3 of 305 rows"):
+        open_draft(folder, TARGET)
+
+
+def test_a_draft_narrower_than_its_target_has_an_embedding_of_its_own(tmp_path: Path) -> None:
+    """vLLM 18906: the draft of Llama-3.3-70B is 6,144 wide, its target 8,192."""
+    wide = read_model_spec(tiny_config("llama", num_hidden_layers=12, hidden_size=128, head_dim=16), "config.json")
+    extra = {
+        "fc.weight": np.ones((HIDDEN, 3 * 128), np.float32),
+        "embed_tokens.weight": np.ones((VOCAB_SIZE, HIDDEN), np.float32),
+    }
+    for folder, options in (("named", {"target_hidden_size": 128}), ("absent", {})):
+        spec = opened(write_tiny_draft(tmp_path / folder, "eagle3", extra=extra, **options), wide).spec
+        assert (spec.hidden_size, spec.target_hidden_size, spec.own_embedding) == (HIDDEN, 128, True)
+    folder = write_tiny_draft(tmp_path / "wrong", "eagle3", extra=extra, target_hidden_size=HIDDEN)
+    with pytest.raises(CheckpointError, match=r"`fc\.weight`: expected 3 features of 64 .* given one has 128"):
+        open_draft(folder, wide)
+
+
+@pytest.mark.parametrize("where", ["top", "parameters", "scaling"])
+def test_theta_is_found_where_either_transformers_writes_it(where: str, tmp_path: Path) -> None:
+    options: dict[str, Any] = {
+        "top": {"rope_theta": 5e5},
+        "parameters": {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}},
+        "scaling": {"rope_scaling": {"rope_type": "default", "rope_theta": 5e5}},
+    }[where]
+    drop = [] if where == "top" else ["rope_theta"]
+    draft = opened(write_tiny_draft(tmp_path, "specforge", drop_keys=drop, **options))
+    assert draft.spec.rope.theta == 5e5
+    assert not any("rope_theta" in choice for choice in draft.choices)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_llama_3_scaling_reaches_the_draft(name: str, tmp_path: Path) -> None:
+    """speculators 574 lost it on the way."""
+    scaling = {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 64,
+    }
+    layer = {"transformer_layer_config": {"rope_scaling": scaling}} if name == "speculators" else {}
+    rope = opened(write_tiny_draft(tmp_path, name, **(layer or {"rope_scaling": scaling}))).spec.rope
+    assert (rope.kind, rope.factor, rope.original_max_positions) == ("llama3", 8.0, 64)
+
+
+def test_feature_counts_and_switches_of_newer_exporters_are_known(tmp_path: Path) -> None:
+    draft = opened(write_tiny_draft(tmp_path, "specforge", num_aux_hidden_states=3, parallel_drafting=False))
+    assert draft.spec.feature_layers == (2, 6, 9)
 
 
 def test_a_language_model_as_draft_is_an_ordinary_checkpoint(tmp_path: Path) -> None:

@@ -99,6 +99,36 @@ def test_a_full_head_with_an_identity_map_needs_no_mapping(tmp_path: Path) -> No
     assert draft.target_ids is None
 
 
+def test_an_empty_mask_beside_a_head_of_all_rows_says_nothing(tmp_path: Path) -> None:
+    """What a buffer that was never filled looks like."""
+    draft = read_ids(tmp_path, "eagle3", {"t2d": np.zeros(VOCAB_SIZE, bool)}, rows=VOCAB_SIZE)
+    assert draft.target_ids is None
+    assert any("t2d is empty" in choice for choice in draft.choices)
+
+
+def test_a_map_of_the_first_tokens_alone_is_told(tmp_path: Path) -> None:
+    """vLLM and others align rows with the first ids where an exporter has lost the map (NeMo Automodel 2447)."""
+    draft = read_ids(tmp_path, "specforge", {"d2t": np.zeros(4, np.int64)})
+    assert draft.target_ids is not None and draft.target_ids.tolist() == [0, 1, 2, 3]
+    assert any("first 4 tokens of 305" in choice for choice in draft.choices)
+
+
+def test_a_mask_of_all_tokens_beside_a_subset_is_refused(tmp_path: Path) -> None:
+    """SpecForge's buffer before it is filled."""
+    with pytest.raises(CheckpointError, match=r"`t2d`: expected 4 tokens, the head's rows, found 305"):
+        read_ids(tmp_path, "specforge", {"t2d": np.ones(VOCAB_SIZE, bool), "d2t": OFFSETS})
+
+
+def test_offsets_that_look_like_ids_are_told(tmp_path: Path) -> None:
+    ids = np.arange(0, 140, 2)  # as offsets: 0, 3, 6, ...
+    draft = read_ids(tmp_path / "a", "specforge", {"d2t": ids}, rows=70)
+    assert any("rename the tensor to vocab_map" in choice for choice in draft.choices)
+    draft = read_ids(
+        tmp_path / "b", "specforge", {"d2t": ids - np.arange(70), "t2d": np.isin(range(305), ids)}, rows=70
+    )
+    assert not any("vocab_map" in choice for choice in draft.choices)
+
+
 def test_a_subset_without_a_head_gathers_the_targets_rows(tmp_path: Path) -> None:
     """A9: the head's rows are named by ``target_ids``; nothing is read in their place."""
     folder = write_tiny_draft(tmp_path, "specforge", head_rows=4, extra={"d2t": OFFSETS}, drop=["lm_head.weight"])

@@ -25,10 +25,13 @@ FACTS = EngineFacts(
     draft_name="drafty",
     head="speculative",
     num_candidates=2048,
+    has_scores_alone=False,
     target_bytes=140_000_000,
     draft_bytes=7_000_000,
+    ranking_bytes=3_500_000,
     slot_bytes=4_000_000,
     recall={256: 0.912, 512: 0.953, 1024: 0.971, 2048: 0.984, 4096: 0.992},
+    recall_k=2048,
 )
 ROW = Row(
     task="qa",

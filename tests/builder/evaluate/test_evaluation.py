@@ -9,10 +9,12 @@ from draftsmith.builder.cli.evaluate import evaluate_configurations
 from draftsmith.builder.errors import UsageError
 from draftsmith.builder.evaluate import evaluation
 from draftsmith.builder.evaluate.configuration import parse_configurations
-from draftsmith.builder.evaluate.evaluation import MismatchError, check_results, evaluate
+from draftsmith.builder.evaluate.engine_facts import read_facts
+from draftsmith.builder.evaluate.evaluation import MismatchError, check_results, evaluate, gather_questions
 from draftsmith.builder.evaluate.plan import EvaluationPlan
 from draftsmith.builder.evaluate.rows import read_rows
 from draftsmith.builder.evaluate.runs import OpenEngine
+from draftsmith.builder.evaluate.tasks import LONG_CONTEXT
 from draftsmith.builder.pipeline import build
 from draftsmith.builder.plan import BuildPlan
 from draftsmith.builder.progress import Silent
@@ -141,12 +143,20 @@ def test_the_command_prints_the_table_or_json(
     }
     evaluate_configurations(questions.parent / "a", **given)
     shown = capsys.readouterr()
-    assert shown.out.startswith("## Greedy\n\n| configuration |")
+    assert shown.out.startswith("## Mean of tasks, greedy\n\n| configuration |")
     assert "rag: 1 skipped, too long for an engine" in shown.err
     evaluate_configurations(questions.parent / "b", **given, json=True)
     values = json.loads(capsys.readouterr().out)
     assert (values["skipped"], values["num_mismatches"]) == ({"rag": 1}, 0)
     assert {figures["task"] for figures in values["figures"]} == {"multi-turn chat", "qa", "mean", "overall"}
+
+
+def test_long_prompts_are_as_many_as_was_asked_for(package: Path, questions: Path) -> None:
+    (configuration,) = parse_configurations([f"x={package}"])
+    facts = read_facts(configuration)
+    for given, wanted in (({"questions_per_task": 2}, 2), ({"questions_per_task": 2, "long_questions": 1}, 1), ({}, 6)):
+        found = gather_questions(make_plan(package, questions, long_context=64, **given), facts)
+        assert sum(question.task == LONG_CONTEXT for question in found) == wanted
 
 
 def test_what_an_engine_does_not_have_is_refused_before_it_is_loaded(
@@ -168,6 +178,7 @@ def test_what_an_engine_does_not_have_is_refused_before_it_is_loaded(
         ({"max_tokens": 0}, "--max-tokens"),
         ({"questions_per_task": 0}, "--questions-per-task"),
         ({"long_context": 10}, "--long-context"),
+        ({"long_questions": 0}, "--long-questions"),
         ({"questions": ()}, "something to ask"),
     ],
 )

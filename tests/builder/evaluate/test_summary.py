@@ -1,4 +1,4 @@
-"""Figures worked by hand from rows; the table; the CSV file."""
+"""Figures worked by hand from rows; the CSV file of rows."""
 
 from pathlib import Path
 
@@ -6,9 +6,8 @@ import pytest
 from draftsmith.builder.errors import UsageError
 from draftsmith.builder.evaluate.rows import RowFile, read_rows
 from draftsmith.builder.evaluate.summary import MEAN, OVERALL, find_reached, summarise
-from draftsmith.builder.evaluate.table import describe_memory, describe_recall, render_markdown, to_json
 
-from tests.builder.evaluate.results_cases import make_entry, make_large_results, make_row
+from tests.builder.evaluate.results_cases import make_row
 
 PLAIN = {"configuration": "plain", "num_steps": 99, "num_drafted": 0, "num_accepted": 0, "accepted_counts": (99,)}
 ROWS = [
@@ -57,30 +56,6 @@ def test_answers_of_one_token_have_no_steps_and_divide_nothing() -> None:
 def test_shares_of_steps_that_reached_a_length() -> None:
     assert find_reached([1, 2, 1]) == (1.0, 0.75, 0.25)
     assert find_reached([]) == ()
-
-
-def test_every_configuration_and_task_has_a_line_at_every_temperature() -> None:
-    results = make_large_results()
-    text = render_markdown(results.figures, results.entries)
-    lines = [line for line in text.splitlines() if line.startswith("| speculative ")]
-    assert len(lines) == 2 * (8 + 2) + 1
-    assert {len(line) for line in lines[:10]} == {len(lines[0])}
-    assert "98.4% (k = 2,048)" in lines[-1]
-    assert "7.0 MB (5.0%) + 4.0 MB a slot" in lines[-1]
-
-
-def test_recall_and_memory_belong_to_a_draft_that_is_used() -> None:
-    ngram = make_entry("n", "draft=ngram")
-    assert (describe_recall(ngram.configuration, ngram.facts), describe_memory(ngram)) == ("-", "none")
-    other = make_entry("o", "k=900")
-    assert describe_recall(other.configuration, other.facts) == "97.1% (k = 1,024)"
-
-
-def test_json_has_the_figures_and_the_engines() -> None:
-    results = make_large_results()
-    values = to_json(results.figures, results.entries)
-    assert len(values["figures"]) == len(results.figures)
-    assert values["configurations"][4]["recall"]["2048"] == 0.984
 
 
 def test_rows_come_back_from_the_file_as_they_were(tmp_path: Path) -> None:

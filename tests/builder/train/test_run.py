@@ -14,9 +14,11 @@ from draftsmith.builder.errors import BuildError
 from draftsmith.builder.progress import Silent
 from draftsmith.builder.train.held_out import _chains
 from draftsmith.builder.train.loop import TrainingLoop
-from draftsmith.builder.train.run import TrainPlan, open_run, train_draft, write_text
+from draftsmith.builder.train.plan import TrainPlan
+from draftsmith.builder.train.run import open_run, train_draft
 from draftsmith.builder.train.schedule import learning_rate_factor, run_progress
 from draftsmith.builder.train.text import TrainingText
+from draftsmith.builder.train.writing import write_texts
 from draftsmith.plugins.packing import round_rows
 
 from tests.builder.train.tiny_target import tiny_settings
@@ -61,7 +63,7 @@ def test_a_trained_draft_is_opened_as_what_was_trained(tmp_path: Path, architect
 
 def test_a_resumed_run_ends_with_the_bits_of_an_uninterrupted_one(tmp_path: Path) -> None:
     plan = _plan(tmp_path, "llama")
-    write_text(plan, Silent())
+    write_texts(plan, Silent())
     whole = open_run(plan)
     TrainingLoop(whole, Accelerator(cpu=True)).train(Silent().stage(""))
     parts = open_run(plan)
@@ -79,7 +81,7 @@ def test_a_resumed_run_ends_with_the_bits_of_an_uninterrupted_one(tmp_path: Path
 
 def test_training_lowers_the_loss(tmp_path: Path) -> None:
     plan = _plan(tmp_path, "llama", max_steps=31, learning_rate=4e-3, ranking_start=1.0)
-    write_text(plan, Silent())
+    write_texts(plan, Silent())
     TrainingLoop(open_run(plan), Accelerator(cpu=True)).train(Silent().stage(""))
 
     lines = (plan.folder / "curve.csv").read_text().splitlines()
@@ -90,11 +92,13 @@ def test_training_lowers_the_loss(tmp_path: Path) -> None:
 
 def test_the_text_of_a_resumed_run_is_not_written_again(tmp_path: Path) -> None:
     plan = _plan(tmp_path, "llama")
-    first = write_text(plan, Silent())
+    first = write_texts(plan, Silent())
 
-    again = write_text(replace(plan, resume=True, settings=tiny_settings(seed=9)), Silent())
+    again = write_texts(replace(plan, resume=True, settings=tiny_settings(seed=9)), Silent())
 
-    np.testing.assert_array_equal(again.token_ids, first.token_ids)
+    assert [text.token_ids.shape[1] for text in first] == [73, 101]
+    for one, other in zip(again, first, strict=True):
+        np.testing.assert_array_equal(one.token_ids, other.token_ids)
 
 
 def test_accepted_chains_by_hand() -> None:
@@ -132,7 +136,7 @@ def test_the_schedule_follows_steps_or_the_clock() -> None:
 
 def test_a_ranking_needs_a_trained_draft(tmp_path: Path) -> None:
     plan = _plan(tmp_path, "llama")
-    write_text(plan, Silent())
+    write_texts(plan, Silent())
 
     with pytest.raises(BuildError, match=r"trained draft: expected checkpoint\.pt, found none"):
         train_draft(replace(plan, stages=("ranking",)), Silent())

@@ -32,6 +32,8 @@ def tiny_settings(**changes: Any) -> TrainSettings:
         "text_tokens": 1000,
         "text_batch": 16,
         "length": 73,
+        "long_length": 101,
+        "long_share": 0.3,
         "text_seconds": 60.0,
         "batch": 4,
         "loss_rows": 64,

@@ -15,6 +15,7 @@ from draftsmith.builder.draft.checkpoint import DraftCheckpoint
 from draftsmith.builder.errors import UsageError
 from draftsmith.builder.progress import Silent
 from draftsmith.builder.quantize.forward import Forward, multiply
+from draftsmith.builder.quantize.text import encode_documents, read_shipped
 from draftsmith.builder.vocabulary.files import load_ranking, load_subset
 from draftsmith.builder.vocabulary.fit import FitOptions, fit_draft_ranking, fit_seen, measure_ranking, see_text
 from draftsmith.builder.vocabulary.hidden_states import _join, run_target, target_head_states
@@ -130,7 +131,11 @@ def test_the_same_figures_are_measured_again(tiny_path):
         fitted = fit_draft_ranking(
             target, None, rank=8, num_candidates=32, grouped=False, text="some words " * 50, progress=Silent()
         )
-        again = measure_ranking(target, None, fitted.ranking, Silent())
+        again, states = measure_ranking(target, None, fitted.ranking, Silent())
+        gate = encode_documents(read_shipped("held_out"), target.tokenizer, 300)
+    assert fitted.held_out is not None
+    for found, kept in zip(states.find(gate), fitted.held_out.find(gate), strict=True):
+        np.testing.assert_allclose(found, kept, atol=1e-4)
     assert again["positions"] == fitted.recall["positions"]
     assert again["recall"] == pytest.approx(fitted.recall["recall"], abs=2e-3)  # rows run in other groups round apart
     assert again["mass"] == pytest.approx(fitted.recall["mass"], abs=1e-5)

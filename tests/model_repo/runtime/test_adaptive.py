@@ -32,11 +32,13 @@ def steep(rows, queries):
 MACHINES = {"small CPU": small_cpu, "flat GPU": flat_gpu, "steep": steep}
 
 
-def report(rows, queries, ms, **more):
-    return StepReport(
-        **{"num_rows": rows, "num_queries": queries, "verify_ms": ms, "num_tokens": rows, "draft_ms": 0.0, **more},
-        used_model=bool(more),
-    )
+def report(rows, queries, ms, tokens):
+    return StepReport(num_rows=rows, num_queries=queries, verify_ms=ms, num_tokens=tokens, draft_ms=0.0)
+
+
+def prune(policy, drafts, histories):
+    policy.begin_step(histories)
+    return policy.prune(drafts)
 
 
 def simulate(machine, rate, *, policy, rows=1, num_steps=1500, seed=0, noise=0.0):
@@ -46,17 +48,18 @@ def simulate(machine, rate, *, policy, rows=1, num_steps=1500, seed=0, noise=0.0
     tokens = time = 0.0
     drafted = DraftTree.chain([0] * 15, evidence=2)
     for _ in range(num_steps):
-        drafts = policy.prune([drafted] * rows, histories)
+        drafts = prune(policy, [drafted] * rows, histories)
         lengths = list(map(len, drafts))
         ms = machine(rows, 1 + max(lengths)) * float(np.exp(noise * rng.normal()))
-        policy.observe_step(report(rows, 1 + max(lengths), ms))
         time += ms
+        before = tokens
         for history, draft in zip(histories, drafts, strict=True):
             accepted = 0
             while accepted < len(draft) and rng.random() < rate:
                 accepted += 1
             policy.learn(history, draft, range(accepted))
             tokens += 1 + accepted
+        policy.observe_step(report(rows, 1 + max(lengths), ms, tokens - before))
     return tokens / time
 
 
@@ -91,9 +94,9 @@ def test_without_calibration_the_shape_is_learned():
 def test_a_machine_that_becomes_slow_does_not_change_the_choice():
     policy = calibrated(small_cpu)
     simulate(small_cpu, 0.6, policy=policy)
-    before = policy.prune([DraftTree.chain([0] * 15, evidence=2)], [AcceptanceCounts()])
+    before = prune(policy, [DraftTree.chain([0] * 15, evidence=2)], [AcceptanceCounts()])
     simulate(lambda b, t: 4 * small_cpu(b, t), 0.6, policy=policy, num_steps=50)
-    after = policy.prune([DraftTree.chain([0] * 15, evidence=2)], [AcceptanceCounts()])
+    after = prune(policy, [DraftTree.chain([0] * 15, evidence=2)], [AcceptanceCounts()])
     assert abs(len(before[0]) - len(after[0])) <= 2
 
 
@@ -117,12 +120,12 @@ def test_a_row_that_is_never_accepted_does_not_spoil_another_rows_drafts():
         good.add(2, 8, 8)
         bad.add(2, 1, 0)
     drafted = DraftTree.chain([0] * 15, evidence=2)
-    assert len(policy.prune([drafted], [good])[0]) >= 7
-    assert len(policy.prune([drafted], [bad])[0]) <= 1
+    assert len(prune(policy, [drafted], [good])[0]) >= 7
+    assert len(prune(policy, [drafted], [bad])[0]) <= 1
 
 
 def test_nothing_is_chosen_where_nothing_is_drafted():
-    assert calibrated(small_cpu).prune([NO_DRAFT] * 2, [AcceptanceCounts()] * 2) == [NO_DRAFT] * 2
+    assert prune(calibrated(small_cpu), [NO_DRAFT] * 2, [AcceptanceCounts()] * 2) == [NO_DRAFT] * 2
 
 
 def test_the_first_step_of_a_shape_is_not_counted():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from draftsmith.model_repo.runtime.adaptive import AdaptiveDraftSize, FixedDraftSize
-from draftsmith.model_repo.runtime.combined_drafter import CombinedDrafter, join_branch
+from draftsmith.model_repo.runtime.combined_drafter import CombinedDrafter, join_branch, keep_best
 from draftsmith.model_repo.runtime.cost_model import CostModel
 from draftsmith.model_repo.runtime.draft_tree import ROOT, DraftTree
 from draftsmith.model_repo.runtime.model_drafter import ModelDrafter
@@ -91,9 +91,9 @@ def test_the_draft_catches_up_after_steps_without_it():
     class Sometimes(FixedDraftSize):
         turn = 0
 
-        def wants_model(self, num_rows):
+        def pick_rows(self, offers):
             self.turn += 1
-            return self.turn % 5 == 0
+            return super().pick_rows(offers) if self.turn % 5 == 0 else []
 
     engine = open_drafting(policy=Sometimes(15), combined=True)
     request = make_request(PROMPTS[1], max_tokens=80, end_ids=(), temperature=1.0, seed=3)
@@ -158,6 +158,13 @@ def test_a_mask_shows_ancestors_and_self():
 
 def test_a_looked_up_branch_joins_the_tree_where_it_leaves_it():
     tree = DraftTree(token_ids=[5, 6, 9], parents=[ROOT, 0, ROOT], evidence=[7, 7, 7])
-    joined = join_branch(tree, DraftTree.chain([5, 8, 9], evidence=3), 10)
+    joined = join_branch(tree, DraftTree.chain([5, 8, 9], evidence=3))
     assert joined == DraftTree(token_ids=[5, 6, 9, 8, 9], parents=[ROOT, 0, ROOT, 0, 3], evidence=[7, 7, 7, 3, 3])
-    assert join_branch(tree, DraftTree.chain([5, 6], evidence=3), 10) == tree
+    assert join_branch(tree, DraftTree.chain([5, 6], evidence=3)) == tree
+
+
+def test_a_joined_tree_that_is_too_large_keeps_its_likeliest_nodes():
+    tree = DraftTree(token_ids=[5, 6, 9, 8, 9], parents=[ROOT, 0, ROOT, 0, 3], evidence=[0, 1, 1, 2, 2])
+    kept = keep_best(tree, 3, [0.5, 0.1, 0.9])
+    assert kept == DraftTree(token_ids=[5, 8, 9], parents=[ROOT, 0, 1], evidence=[0, 2, 2])
+    assert keep_best(tree, 5, [0.5, 0.1, 0.9]) is tree
