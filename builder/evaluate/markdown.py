@@ -29,9 +29,9 @@ def render_overview(results: Results) -> str:
         title = describe_temperature(temperature)
         means = [[c.figures.configuration, *speed_cells(c)[1:]] for c in here if c.figures.task == MEAN]
         parts.append(f"## Mean of tasks, {title}\n\n{_table(_MEAN_HEAD, means, num_text=1)}")
-        speed = _by_task(here, lambda c: f"{c.figures.speed_up:.2f}x")
+        speed = _by_task(here, lambda c: _times(c.figures.speed_up))
         parts.append(f"## Speed-up by task, {title}\n\n{speed}")
-        decoding = _by_task(here, lambda c: f"{c.figures.decode_speed_up:.2f}x")
+        decoding = _by_task(here, lambda c: _times(c.figures.decode_speed_up))
         parts.append(f"## Speed-up behind the first token, {title}\n\n{decoding}")
         parts.append(f"## Accepted length, {title}\n\n{_by_task(here, lambda c: f'{c.figures.accepted_length:.2f}')}")
     parts.append(f"## Drafts\n\n{_engines(results)}")
@@ -78,3 +78,8 @@ def _line(row: Sequence[str], widths: Sequence[int], num_text: int) -> str:
         cell.ljust(w) if i < num_text else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
     ]
     return "| " + " | ".join(cells) + " |"
+
+
+def _times(speed_up: float) -> str:
+    """``1.25x``; a dash where answers ended at once."""
+    return f"{speed_up:.2f}x" if speed_up else NOTHING

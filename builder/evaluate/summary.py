@@ -1,6 +1,6 @@
 """Rows become figures: one set a task, the mean over tasks, and all questions together."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .rounds import add_counts
@@ -91,10 +91,14 @@ def _add_up(task: str, rows: Sequence[Row], plain: Sequence[Row]) -> Figures:
 
 
 def _average(parts: Sequence[Figures], overall: Figures) -> Figures:
-    """Every task with the same weight; counts are sums."""
+    """Every task with the same weight; counts are sums. A task whose answers ended at once has no speed to count."""
+    answered = [part for part in parts if part.num_tokens]
+    decoded = [part for part in answered if part.decode_tokens_per_second]
+    of_answers = {"tokens_per_second", "speed_up"}
 
-    def mean(value: Callable[[Figures], float]) -> float:
-        return sum(map(value, parts)) / len(parts)
+    def mean(name: str) -> float:
+        values: list[float] = [getattr(part, name) for part in (answered if name in of_answers else decoded)]
+        return _ratio(sum(values), len(values))
 
     return Figures(
         temperature=overall.temperature,
@@ -103,15 +107,15 @@ def _average(parts: Sequence[Figures], overall: Figures) -> Figures:
         task=MEAN,
         num_questions=overall.num_questions,
         num_tokens=overall.num_tokens,
-        tokens_per_second=mean(lambda f: f.tokens_per_second),
-        speed_up=mean(lambda f: f.speed_up),
-        decode_tokens_per_second=mean(lambda f: f.decode_tokens_per_second),
-        decode_speed_up=mean(lambda f: f.decode_speed_up),
-        accepted_length=mean(lambda f: f.accepted_length),
-        acceptance_rate=mean(lambda f: f.acceptance_rate),
-        draft_ms=mean(lambda f: f.draft_ms),
-        verify_ms=mean(lambda f: f.verify_ms),
-        other_ms=mean(lambda f: f.other_ms),
+        tokens_per_second=mean("tokens_per_second"),
+        speed_up=mean("speed_up"),
+        decode_tokens_per_second=mean("decode_tokens_per_second"),
+        decode_speed_up=mean("decode_speed_up"),
+        accepted_length=mean("accepted_length"),
+        acceptance_rate=mean("acceptance_rate"),
+        draft_ms=mean("draft_ms"),
+        verify_ms=mean("verify_ms"),
+        other_ms=mean("other_ms"),
         num_mismatches=overall.num_mismatches,
         reached=overall.reached,
     )

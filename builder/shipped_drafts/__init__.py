@@ -5,12 +5,9 @@ from pathlib import Path
 
 
 def find_shipped_draft(target_sha256: str) -> Path | None:
-    """The folder of the draft that was trained for a target (``hash_checkpoint``), None where none ships.
-
-    A draft whose config says ``"pays": false`` is there to be named, not to be taken by itself: look-up was faster.
-    """
+    """The folder of the draft that was trained for a target (``hash_checkpoint``), None where none ships."""
     for config in sorted(Path(__file__).resolve().parent.glob("*/config.json")):
         facts = json.loads(config.read_text(encoding="utf-8")).get("draftsmith", {})
-        if facts.get("target_sha256") == target_sha256 and facts.get("pays", True):
+        if facts.get("target_sha256") == target_sha256:
             return config.parent
     return None

@@ -53,6 +53,19 @@ def test_answers_of_one_token_have_no_steps_and_divide_nothing() -> None:
     assert (found.draft_ms, found.decode_tokens_per_second, found.acceptance_rate, found.reached) == (0, 0, 0, ())
 
 
+def test_a_task_whose_answers_ended_at_once_is_left_out_of_the_mean() -> None:
+    nothing = {"num_tokens": 0, "num_decoded": 0, "decode_seconds": 0.0, "num_steps": 0, "num_drafted": 0}
+    empty = {**nothing, "num_accepted": 0, "accepted_counts": (), "task": "math"}
+    rows = [*ROWS, make_row(**{**PLAIN, **empty}), make_row(**empty)]
+
+    for name in ("plain", "fast"):
+        before, after = (
+            next(f for f in summarise(given) if (f.task, f.configuration) == (MEAN, name)) for given in (ROWS, rows)
+        )
+        assert (after.speed_up, after.decode_speed_up) == (before.speed_up, before.decode_speed_up)
+        assert (after.accepted_length, after.verify_ms) == (before.accepted_length, before.verify_ms)
+
+
 def test_shares_of_steps_that_reached_a_length() -> None:
     assert find_reached([1, 2, 1]) == (1.0, 0.75, 0.25)
     assert find_reached([]) == ()
