@@ -235,8 +235,8 @@ class DecodeEngine:
         self._follow(row, cached, outputs, index, [0, *(node + 1 for node in path)])
 
     def _follow(self, row: Sequence, position: int, outputs: StepOutputs, index: int, tokens: Seq[int]) -> None:
-        """Tell the drafter which tokens of a step's row are cached."""
-        if self._follower is not None and row.params.speculate:
+        """Tell the drafter which tokens of a step's row are cached, unless the draft model never drafts for it."""
+        if self._follower is not None and row.params.speculate and row.params.draft_method != "ngram":
             features = None if outputs.features is None else outputs.features[index, list(tokens)]
             self._follower.observe(row.slot, position, features, len(tokens))
 

@@ -112,6 +112,21 @@ def test_a_request_says_who_drafts(method):
     assert_drafts_mattered(answer)
 
 
+def test_the_model_is_told_nothing_of_a_request_for_look_up_alone(monkeypatch):
+    told = []
+    engine = open_drafting(combined=True)
+    observe = CombinedDrafter.observe
+    monkeypatch.setattr(CombinedDrafter, "observe", lambda self, *facts: (told.append(facts), observe(self, *facts)))
+    request = make_request(PROMPTS[3], max_tokens=50, end_ids=(), draft_method="ngram")
+    run(engine, submit(engine, request))
+    assert told == []
+
+    request = make_request(PROMPTS[3], max_tokens=50, end_ids=(), draft_method="model")
+    answer = run(engine, submit(engine, request))  # in the same slot
+    assert told
+    assert answer.facts() == decode_plain(request).facts()
+
+
 def test_the_adaptive_policy_keeps_the_text_and_turns_a_useless_draft_off():
     engine = open_drafting(policy=AdaptiveDraftSize(CostModel()), disturbance=50.0, combined=True)
     request = make_request(PROMPTS[1], max_tokens=300, end_ids=(), temperature=1.0, seed=5)
