@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from draftsmith.builder.draft_options import NONE, DraftChoice
 from draftsmith.builder.pipeline import compile_only
 from draftsmith.builder.plan import BuildPlan
 from draftsmith.builder.progress import Silent
@@ -18,6 +19,7 @@ def test_smollm2_keeps_a_hundredth_of_a_nat_and_95_percent_of_top_tokens(smollm2
         kernels="onnxruntime",
         max_kl=0.01,
         min_top1=0.95,
+        draft=DraftChoice(source=NONE),
     )
     (engine,) = compile_only(plan, Silent())
     assert engine.num_bytes < 180e6
