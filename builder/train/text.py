@@ -1,7 +1,7 @@
 """Training text that the target makes itself: what it is asked to write, what is kept, and where it is stored.
 
-A chat model writes the user's turns too (from the chat prefix and perhaps a first word or a few, at temperature 1) and
-answers them, greedily or sampled; a base model goes on from the same beginnings. No outside text enters.
+A chat model writes the user's turns too (from the chat prefix and perhaps a first word or a few, sampled) and answers
+them, greedily or sampled; a base model goes on from the same beginnings. No outside text enters.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from .generation import ASSISTANT, OPENING, USER, GeneratedText, Script, Writing
 from .openings import LONG, SHORT
 
 SHARE_GREEDY = 0.5
-"""Rows whose answers are greedy; the others' temperatures are spread over 0.6 to 1."""
+"""Rows whose answers are greedy; all other temperatures are spread over 0.6 to 1."""
 SHARE_OPENINGS, SHARE_WORDS, SHARE_LATER_WORDS = 0.55, 0.25, 0.5
 """User turns that begin with an opening, with a word of the vocabulary; later turns that begin with either."""
 SHARE_WITH_TEXT, LEAST_WITH_TEXT = 0.5, 1024
@@ -148,7 +148,7 @@ def draw_plan(
     script: Script, beginnings: Beginnings, batch: int, length: int, random: np.random.Generator
 ) -> WritingPlan:
     """How a batch of rows of ``length`` tokens is written. Rows that are long enough have texts in their questions."""
-    temperatures, limits = np.ones((3, batch), np.float32), np.empty((3, batch), np.int64)
+    temperatures, limits = np.empty((3, batch), np.float32), np.empty((3, batch), np.int64)
     answers = 0.6 + 0.4 * random.random(batch)
     answers[random.random(batch) < SHARE_GREEDY] = 0.0
     temperatures[ASSISTANT] = answers

@@ -19,8 +19,8 @@ log = logging.getLogger(__name__)
 _FILES = ("text.npz", "text-long.npz")
 
 
-def write_texts(plan: TrainPlan, progress: Progress) -> list[TrainingText]:
-    """Text of the target's own in the plan's folder; what is there already is kept by a resumed run."""
+def write_texts(plan: TrainPlan, progress: Progress) -> None:
+    """Text of the target's own to the plan's folder; what is there already is kept by a resumed run."""
     settings = plan.settings
     usual, long = _FILES
     wanted = [(usual, settings.length, 1 - settings.long_share), (long, settings.long_length, settings.long_share)]
@@ -33,7 +33,6 @@ def write_texts(plan: TrainPlan, progress: Progress) -> list[TrainingText]:
             texts = _Texts(plan, target, script, beginnings, stage)
             for name, length, share in missing:
                 texts.write(length, share).save(plan.folder / name)
-    return load_texts(plan.folder)
 
 
 def load_texts(folder: Path) -> list[TrainingText]:
@@ -63,7 +62,8 @@ class _Texts:
             drawn = draw_plan(self._script, self._beginnings, batch, length, random)
             texts.append(select_rows(writer.write(drawn), self._script, drawn.temperatures[2].numpy()))
             if not texts[-1].num_tokens and len(texts) > 3:
-                raise BuildError("training text", expected="rows of use", found="degenerate ones")
+                where = str(self._plan.folder)
+                raise BuildError("training text", expected="rows of use", found="degenerate ones", where=where)
             done += texts[-1].num_tokens
             self._stage.advance(texts[-1].num_tokens)
             log.info("text of %d: %d tokens, %.0f s", length, done, time.monotonic() - started)

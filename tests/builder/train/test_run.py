@@ -18,7 +18,7 @@ from draftsmith.builder.train.plan import TrainPlan
 from draftsmith.builder.train.run import open_run, train_draft
 from draftsmith.builder.train.schedule import learning_rate_factor, run_progress
 from draftsmith.builder.train.text import TrainingText
-from draftsmith.builder.train.writing import write_texts
+from draftsmith.builder.train.writing import load_texts, write_texts
 from draftsmith.plugins.packing import round_rows
 
 from tests.builder.train.tiny_target import tiny_settings
@@ -92,9 +92,12 @@ def test_training_lowers_the_loss(tmp_path: Path) -> None:
 
 def test_the_text_of_a_resumed_run_is_not_written_again(tmp_path: Path) -> None:
     plan = _plan(tmp_path, "llama")
-    first = write_texts(plan, Silent())
+    write_texts(plan, Silent())
+    first = load_texts(plan.folder)
 
-    again = write_texts(replace(plan, resume=True, settings=tiny_settings(seed=9)), Silent())
+    write_texts(replace(plan, resume=True, settings=tiny_settings(seed=9)), Silent())
+
+    again = load_texts(plan.folder)
 
     assert [text.token_ids.shape[1] for text in first] == [73, 101]
     for one, other in zip(again, first, strict=True):
