@@ -8,7 +8,8 @@ from draftsmith.plugins.packing import PackedLinear, pack_linear, pack_panels, p
 
 from tests.plugins.conftest import KERNELS, Run, random_floats
 
-SIZES = [(1, 64, 16), (2, 100, 33), (3, 576, 48), (4, 1, 1), (8, 1536, 17), (9, 130, 50), (17, 200, 70), (40, 70, 31)]
+SIZES = [(1, 64, 16), (2, 100, 33), (3, 576, 48), (4, 1, 1), (5, 1090, 20), (6, 2112, 35), (8, 1536, 17)]
+SIZES += [(9, 130, 50), (17, 200, 70), (40, 70, 31)]
 
 
 def multiply(

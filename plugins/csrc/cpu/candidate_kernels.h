@@ -48,7 +48,7 @@ static void rank_panels(const struct linear_job *job, int64_t first, int64_t las
     }
 }
 
-#else
+#elif defined(ACTIVATION_PLANES)
 
 static void rank_panels(const struct linear_job *job, int64_t first, int64_t last)
 {
@@ -60,6 +60,13 @@ static void rank_panels(const struct linear_job *job, int64_t first, int64_t las
         sum_panel(part.weights, job->padded_depth, sums);
         multiply_panels(&part, 0, 1);
     }
+}
+
+#else
+
+static void rank_panels(const struct linear_job *job, int64_t first, int64_t last)
+{
+    multiply_panels(job, first, last);
 }
 
 #endif
@@ -86,7 +93,7 @@ static void multiply_candidates(const struct linear_job *job, const int32_t *ids
         part.num_outputs = count - i;
         part.scales = scales;
         part.y += i;
-        multiply_rows(&part, rows, (struct ahead){next, 1});
+        multiply_rows(&part, rows, (struct ahead){next, DEPTH_STEP, 1, 0, 0});
         memcpy(rows, next, sizeof rows);
         memcpy(scales, next_scales, sizeof scales);
     }

@@ -6,16 +6,26 @@
 #include "panel_result.h"
 
 /* Memory that is needed next, a pointer for each of the 16 rows in use: while 64 bytes of row i are read, those at
- * lines[i] are asked for, and then those 64 * `step` bytes on. */
+ * lines[i] are asked for, and then those `step` bytes on. */
 struct ahead {
     const int8_t *const *lines; /* or NULL */
     int64_t step;
+    int64_t num_tiles;          /* tiles of rows of x that ask, */
+    int64_t tile_bytes, offset; /* each this far behind the one before; the present one's distance from `lines` */
 };
 
 INLINE void ask_line(struct ahead ahead, int i, int64_t k)
 {
     if (ahead.lines)
-        __builtin_prefetch(ahead.lines[i] + k * ahead.step);
+        __builtin_prefetch(ahead.lines[i] + ahead.offset + k / DEPTH_STEP * ahead.step);
+}
+
+INLINE struct ahead next_tile(struct ahead ahead)
+{
+    ahead.offset += ahead.tile_bytes;
+    if (--ahead.num_tiles == 0)
+        ahead.lines = NULL;
+    return ahead;
 }
 
 INLINE struct ahead skip_lines(struct ahead ahead, int count)
@@ -215,9 +225,9 @@ INLINE void multiply_rows(const struct linear_job *job, const int8_t *const rows
                           struct ahead ahead)
 {
     int64_t row = 0;
-    for (; row + DOT_ROWS <= job->num_rows; row += DOT_ROWS, ahead.lines = NULL)
+    for (; row + DOT_ROWS <= job->num_rows; row += DOT_ROWS, ahead = next_tile(ahead))
         dot_rows(job, row, DOT_ROWS, rows, ahead);
-    for (; row < job->num_rows; row++, ahead.lines = NULL)
+    for (; row < job->num_rows; row++, ahead = next_tile(ahead))
         dot_rows(job, row, 1, rows, ahead);
 }
 
