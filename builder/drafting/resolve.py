@@ -82,7 +82,7 @@ def _choose_head(choice: DraftChoice, draft: DraftCheckpoint, name: str, fitting
             raise UsageError("--draft-head", expected="full or subset: this draft has a head of its own", found=head)
         ranking, facts, held_out = _find_ranking(choice, draft, head == "grouped", fitting)
     elif head == "subset":
-        target_ids = _find_subset(choice, draft, fitting)
+        target_ids, facts = _find_subset(choice, draft, fitting)
     elif choice.vocabulary is not None:
         raise UsageError("--draft-vocabulary", expected="a head that uses it", found=f"--draft-head {head}")
     plan = DraftPlan(
@@ -144,9 +144,12 @@ def with_candidates(ranking: Ranking, num_candidates: int | None) -> Ranking:
     return ranking if num_candidates is None else replace(ranking, num_candidates=num_candidates)
 
 
-def _find_subset(choice: DraftChoice, draft: DraftCheckpoint, fitting: _Fitting) -> npt.NDArray[np.int32]:
+def _find_subset(
+    choice: DraftChoice, draft: DraftCheckpoint, fitting: _Fitting
+) -> tuple[npt.NDArray[np.int32], dict[str, Any]]:
+    """The draft's own, or the file's with the recall that ``choose-vocabulary`` measured."""
     if draft.target_ids is not None:
-        return draft.target_ids
+        return draft.target_ids, {}
     if choice.vocabulary is None:
         raise UsageError(
             "--draft-vocabulary",
@@ -155,7 +158,8 @@ def _find_subset(choice: DraftChoice, draft: DraftCheckpoint, fitting: _Fitting)
             action="Run build-engine choose-vocabulary",
         )
     vocab_size = fitting.target.spec.vocab_size
-    return load_subset(choice.vocabulary, vocab_size=vocab_size, target_sha256=fitting.target_sha256)[0]
+    ids, facts = load_subset(choice.vocabulary, vocab_size=vocab_size, target_sha256=fitting.target_sha256)
+    return ids, {"recall": dict(facts.notes).get("recall", {})} if facts is not None else {}
 
 
 def _check_model_options(choice: DraftChoice) -> None:

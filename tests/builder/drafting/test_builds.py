@@ -4,11 +4,14 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from draftsmith.builder.draft_options import DraftChoice
+from draftsmith.builder.package.fingerprint import hash_checkpoint
 from draftsmith.builder.pipeline import build
 from draftsmith.builder.plan import BuildPlan
-from draftsmith.builder.progress import SilentStage, Stage
+from draftsmith.builder.progress import Silent, SilentStage, Stage
+from draftsmith.builder.vocabulary.files import make_facts, save_subset
 
 from tests.tiny_draft_formats import write_tiny_draft
 
@@ -62,3 +65,19 @@ def test_the_quality_gate_takes_the_targets_states_from_the_recall(
     guessed = [record.getMessage() for record in caplog.records if "hardly a guess" in record.getMessage()]
     assert len(guessed) == 1  # random weights
     assert "feature layers: the file names none" in guessed[0]
+
+
+@pytest.mark.parametrize(("name", "expected"), [("subset.safetensors", {"4": 0.5}), ("subset.npy", None)])
+def test_a_subset_brings_the_recall_that_its_file_has(
+    tiny_checkpoint: Callable[..., Path], tmp_path: Path, name: str, expected: dict[str, float] | None
+) -> None:
+    checkpoint, path = tiny_checkpoint("llama"), tmp_path / name
+    draft = write_tiny_draft(tmp_path / "draft", "specvocab")
+    facts = make_facts(hash_checkpoint(checkpoint, Silent()), "", 4, {"recall": {"4": 0.5}})
+    save_subset(path, np.array([1, 2, 3, 5], np.int32), facts)
+
+    choice = DraftChoice(source=str(draft), head="subset", vocabulary=path)
+    (built,) = build(make_plan(checkpoint, tmp_path / "out", choice), Silent())
+
+    assert built.manifest.draft is not None
+    assert built.manifest.draft.quality.get("recall") == expected
