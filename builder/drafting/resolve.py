@@ -121,7 +121,7 @@ def _find_ranking(
     k = choice.num_candidates
     if choice.vocabulary is not None:
         ranking, facts = load_ranking(choice.vocabulary, target_sha256=fitting.target_sha256)
-        return with_candidates(ranking, k), {"recall": dict(facts.notes).get("recall", {}), "ranking": "file"}, None
+        return with_candidates(ranking, k), {"recall": facts.recall, "ranking": "file"}, None
     own = draft.ranking
     if own is not None and (own.groups is not None) == grouped and choice.rank in (None, own.rank):
         ranking = with_candidates(own, k)
@@ -159,7 +159,7 @@ def _find_subset(
         )
     vocab_size = fitting.target.spec.vocab_size
     ids, facts = load_subset(choice.vocabulary, vocab_size=vocab_size, target_sha256=fitting.target_sha256)
-    return ids, {"recall": dict(facts.notes).get("recall", {})} if facts is not None else {}
+    return ids, {"recall": facts.recall} if facts is not None else {}
 
 
 def _check_model_options(choice: DraftChoice) -> None:

@@ -41,9 +41,8 @@ def _read_vocabulary(head: str, path: Path, pair: DraftOfTarget) -> Variant:
             name=pair.draft.path.name,
             ranking=ranking,
         )
-        return Variant(plan=plan, quality=describe_quality(facts.notes, head), key=key)
+        return Variant(plan=plan, quality=describe_quality(facts, head), key=key)
     vocab_size = pair.target.spec.vocab_size
     ids, subset_facts = load_subset(path, vocab_size=vocab_size, target_sha256=pair.target_sha256)
-    notes = {} if subset_facts is None else subset_facts.notes
     plan = DraftPlan(draft=pair.draft, head="subset", name=pair.draft.path.name, target_ids=ids)
-    return Variant(plan=plan, quality=describe_quality(notes, head), key=key)
+    return Variant(plan=plan, quality=describe_quality(subset_facts, head), key=key)

@@ -159,10 +159,10 @@ def _facts(pair: DraftOfTarget, notes: Mapping[str, Any]) -> VocabularyFacts:
     return make_facts(pair.target_sha256, pair.draft.path.name, pair.target.spec.vocab_size, notes)
 
 
-def describe_quality(notes: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """What ``draft.quality`` says of an engine with the vocabulary ``name``, of its file's notes."""
+def describe_quality(facts: VocabularyFacts | None, name: str) -> dict[str, Any]:
+    """What ``draft.quality`` says of an engine with the vocabulary ``name``, of its file's facts."""
     alone = {SCORES_ALONE: True} if name == ALONE else {}
-    return {"recall": dict(notes.get("recall", {})), **alone}
+    return {"recall": {} if facts is None else facts.recall, **alone}
 
 
 def _name_folder(pair: DraftOfTarget, options: VocabularyOptions) -> str:

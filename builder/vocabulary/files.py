@@ -36,6 +36,11 @@ class VocabularyFacts:
     date: str
     notes: Mapping[str, Any]
 
+    @property
+    def recall(self) -> Mapping[str, Any]:
+        """What was measured when the file was made (``fit.summarize``); empty where nothing was."""
+        return self.notes.get("recall", {})  # type: ignore[no-any-return]
+
 
 def make_facts(target_sha256: str, draft: str, vocab_size: int, notes: Mapping[str, Any]) -> VocabularyFacts:
     """Facts of a file made now."""
