@@ -13,7 +13,8 @@ from typing import Protocol
 
 from .cost_model import CostModel
 from .draft_tree import ROOT, DraftTree
-from .evidence import PRIORS, AcceptanceCounts, PaceCounts
+from .evidence import GREEDY, NUM_CHANCE_CLASSES, PRIORS, SAMPLED, AcceptanceCounts, PaceCounts
+from .level_value import ChildCounts, LevelCost, LevelOffer
 from .model_value import DraftCost, Gain, ModelGain, spread_catch_up
 
 _SIZES = (1, 2, 3, 4, 5, 6, 7, 9, 11, 13, 15, 19, 23, 31, 47, 63)
@@ -24,7 +25,6 @@ _TRIAL_STEPS = 8  # with the draft model before anything is known of it
 _SURE = 1.0  # tokens: where look-up promises more, the model is not tried out
 _PACE_KEEP, _PACE_KEEP_ALL = 0.95, 0.998  # of a request, of all
 _PACE_WEIGHT = 4.0  # steps: all requests' pace against a request's
-_NEXT_SHARE = 0.45  # of a level's chance that the next one is expected to add and that is not scored in vain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,12 +47,14 @@ class DraftGuide(Protocol):
     def rates(self) -> list[float]:
         """Chance of acceptance by class of guesses, of the step's rows."""
 
-    def goes_deeper(self, num_rows: int, chance: float, num_nodes: int) -> bool:
-        """Whether one more level pays. ``chance``: summed over rows, that any node of the newest level is accepted;
-        ``num_nodes``: of a row's tree so far."""
+    def pick_width(self, offer: LevelOffer) -> int:
+        """How many nodes of each row one more level should follow, 0 where it does not pay."""
 
-    def observe_level(self, num_rows: int, ms: float) -> None:
-        """A step of the draft model took ``ms``."""
+    def observe_children(self, classes: Sequence[tuple[int, int]]) -> None:
+        """Classes of nodes that were followed, each with that of its best child."""
+
+    def observe_level(self, num_nodes: int, ms: float) -> None:
+        """A level in which the draft model read ``num_nodes``, of all rows, took ``ms``."""
 
 
 class DraftPolicy(DraftGuide, Protocol):
@@ -99,11 +101,13 @@ class FixedDraftSize:
     def rates(self) -> list[float]:
         return list(PRIORS)
 
-    def goes_deeper(self, num_rows: int, chance: float, num_nodes: int) -> bool:
-        del num_rows, chance, num_nodes
-        return True
+    def pick_width(self, offer: LevelOffer) -> int:
+        return max(map(len, offer.nodes))
 
-    def observe_level(self, num_rows: int, ms: float) -> None:
+    def observe_children(self, classes: Sequence[tuple[int, int]]) -> None:
+        """Nothing to learn."""
+
+    def observe_level(self, num_nodes: int, ms: float) -> None:
         """Nothing to learn."""
 
     def prune(self, drafts: Sequence[DraftTree]) -> list[DraftTree]:
@@ -161,7 +165,8 @@ class AdaptiveDraftSize:
         self._trial_left = _TRIAL_STEPS
         self._gain = ModelGain()
         self._draft_cost = DraftCost()
-        self._level_ms: dict[int, float] = {}
+        self._level_cost = LevelCost()
+        self._children = [ChildCounts(first, NUM_CHANCE_CLASSES) for first in (GREEDY, SAMPLED)]
         self._pace = PaceCounts()
 
     def begin_step(self, histories: Sequence[AcceptanceCounts]) -> None:
@@ -182,15 +187,25 @@ class AdaptiveDraftSize:
         rows = self._step.rates_by_row
         return [sum(column) / len(rows) for column in zip(*rows, strict=True)]
 
-    def goes_deeper(self, num_rows: int, chance: float, num_nodes: int) -> bool:
-        nodes = max(num_nodes, 1)
-        wider = self.cost.estimate(num_rows, 2 + nodes) - self.cost.estimate(num_rows, 1 + nodes)
-        cost = self._level_ms.get(num_rows, 0.0) + max(wider, 0.0)
-        return chance * _NEXT_SHARE > cost * self._step.pace
+    def pick_width(self, offer: LevelOffer) -> int:
+        num_rows, rates = len(self._step.histories), self.rates()
+        wider = self.cost.estimate(num_rows, 2 + offer.depth) - self.cost.estimate(num_rows, 1 + offer.depth)
+        price = max(wider, 0.0) * self._step.pace / num_rows
+        best, best_width, gain = 0.0, 0, 0.0
+        for width in range(1, max(map(len, offer.nodes)) + 1):
+            for chance, kind in (nodes[width - 1] for nodes in offer.nodes if len(nodes) >= width):
+                gain += self._children_of(kind).expect_gain(chance, kind, rates, price)
+            value = gain - self._level_cost.estimate(offer.num_rows * width) * self._step.pace
+            if value > best:
+                best, best_width = value, width
+        return best_width
 
-    def observe_level(self, num_rows: int, ms: float) -> None:
-        old = self._level_ms.get(num_rows, ms)
-        self._level_ms[num_rows] = old + 0.2 * (min(ms, 2 * old) - old)
+    def observe_children(self, classes: Sequence[tuple[int, int]]) -> None:
+        for parent, child in classes:
+            self._children_of(parent).add(parent, child)
+
+    def observe_level(self, num_nodes: int, ms: float) -> None:
+        self._level_cost.observe(num_nodes, ms)
 
     def prune(self, drafts: Sequence[DraftTree]) -> list[DraftTree]:
         ranked = [_rank(draft, rates) for draft, rates in zip(drafts, self._step.rates_by_row, strict=True)]
@@ -230,6 +245,9 @@ class AdaptiveDraftSize:
             history.num_steps += 1
             history.pace.add(tokens, steps, _PACE_KEEP)
 
+    def _children_of(self, kind: int) -> ChildCounts:
+        return self._children[kind >= SAMPLED]
+
     def _find_pace(self) -> float:
         """Tokens a millisecond that the rows of this step had of late; never less than plain steps give."""
         usual = self._pace.mean(1.0, _PACE_WEIGHT)
@@ -265,7 +283,7 @@ class AdaptiveDraftSize:
         """Tokens that the model is expected to add to a row's step, less its share of reading the row's prompt; nodes
         that it adds; the row."""
         history = self._step.histories[offer.row]
-        late = spread_catch_up(self._draft_cost.catch_up(offer.num_behind), history.num_steps)
+        late = spread_catch_up(self._draft_cost.catch_up(offer.num_behind), offer.num_behind, history.num_steps)
         gain = self._gain.expect(history.gains, _lookup_class(offer.looked_up))
         return gain.tokens - late * self._step.pace, gain.nodes, offer
 

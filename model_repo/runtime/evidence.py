@@ -13,9 +13,11 @@ from .model_value import GainCounts
 
 _EDGES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.75, 0.9, 0.97)
 _MIDDLES = (0.01, 0.035, 0.075, 0.15, 0.25, 0.37, 0.52, 0.67, 0.83, 0.94, 0.985)
-_GREEDY = MAX_MATCH + 1
-_SAMPLED = _GREEDY + len(_MIDDLES)
-NUM_CLASSES = _SAMPLED + len(_MIDDLES)
+NUM_CHANCE_CLASSES = len(_MIDDLES)
+GREEDY = MAX_MATCH + 1
+"""The first class of a draft model's guesses for greedy requests, ``SAMPLED`` for sampled ones."""
+SAMPLED = GREEDY + NUM_CHANCE_CLASSES
+NUM_CLASSES = SAMPLED + NUM_CHANCE_CLASSES
 PRIORS = (0.3, 0.2, 0.4, 0.55, 0.65, 0.75, *_MIDDLES, *_MIDDLES)
 """Chance of acceptance by class, before anything was seen."""
 
@@ -25,7 +27,7 @@ _KEEP = 0.97  # of the old counts, a block
 
 def classify(chance: float, *, is_sampled: bool) -> int:
     """The class of a draft model's guess, whose model gives it ``chance`` (0 to 1)."""
-    return (_SAMPLED if is_sampled else _GREEDY) + bisect_right(_EDGES, chance)
+    return (SAMPLED if is_sampled else GREEDY) + bisect_right(_EDGES, chance)
 
 
 @dataclass(slots=True)

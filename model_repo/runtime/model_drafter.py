@@ -18,6 +18,7 @@ from .adaptive import DraftGuide
 from .candidates import find_candidate_chances
 from .draft_tree import NO_DRAFT, ROOT, DraftTree, chain_mask
 from .drafter import DraftQuery
+from .level_value import LevelOffer
 from .noise import position_key
 from .pending_features import PendingFeatures
 from .sessions.base import BoolArray, DraftInputs, DraftOutputs, DraftSession, FloatArray
@@ -85,18 +86,24 @@ class ModelDrafter:
             chances = find_candidate_chances(inputs, outputs).tolist()
             for row, ids, values in zip(rows, outputs.token_ids.tolist(), chances, strict=True):
                 trees[row].add_level(ids, values)
+                self._guide.observe_children(trees[row].best_children())
             growing = [place for place, row in enumerate(rows) if trees[row].frontier and queries[row].depth > level]
             rows = [rows[place] for place in growing]
-            if not rows or not self._pays([trees[row] for row in rows], level, len(queries)):
+            if not rows or not self._narrow([trees[row] for row in rows], level):
                 break
             begin = self._clock()
             inputs = levels.next_inputs(rows, None if outputs.hidden is None else outputs.hidden[growing], level)
             outputs = self._session.step(inputs)
-            self._guide.observe_level(len(queries), (self._clock() - begin) * 1e3)
+            self._guide.observe_level(inputs.token_ids.size, (self._clock() - begin) * 1e3)
         return [tree.finish(query.limit) for tree, query in zip(trees, queries, strict=True)]
 
-    def _pays(self, trees: Sequence[TreeGrowth], level: int, num_rows: int) -> bool:
-        return self._guide.goes_deeper(num_rows, sum(tree.frontier_chance for tree in trees), level)
+    def _narrow(self, trees: Sequence[TreeGrowth], level: int) -> bool:
+        """Keep of each tree's frontier what the guide says; whether anything is left."""
+        offer = LevelOffer(nodes=[tree.followed for tree in trees], num_rows=len(trees), depth=level)
+        width = self._guide.pick_width(offer)
+        for tree in trees:
+            tree.narrow(width)
+        return width > 0
 
     def _catch_up(self, queries: Sequence[DraftQuery]) -> tuple[DraftInputs, DraftOutputs]:
         """Write what the target has committed; the last entry's candidates are each row's first level."""

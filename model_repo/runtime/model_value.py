@@ -18,6 +18,7 @@ _KEEP_REQUEST = 0.93
 _KEEP_ALL = 0.99
 _MS_RATE = 0.2
 _FAR_BEHIND = 16  # tokens: a row that the draft has to read more of is a matter of its own
+_USUAL_BEHIND = 3  # tokens that a usual step reads: what the step before committed
 _HORIZON = 16  # steps for which a request is expected to go on at its start
 
 
@@ -84,8 +85,8 @@ class ModelGain:
 class DraftCost:
     """Milliseconds that the draft model takes: a usual step, by number of rows, and what reading far behind adds.
 
-    Reading what was committed costs the same whenever it is read, so steps without the model save none of it; only a
-    row that is far behind (its prompt is unread, mostly) is charged for it.
+    A row that drafted without the model for some steps is behind, and reading is charged to the step that asks for it:
+    where look-up does well the model may never be asked again, and need not read at all.
     """
 
     _usual: dict[int, float] = field(default_factory=dict)
@@ -102,7 +103,7 @@ class DraftCost:
 
     def catch_up(self, num_behind: int) -> float:
         """Of reading ``num_behind`` tokens of a row, beyond a usual step."""
-        return (self._token_ms or 0.0) * num_behind if num_behind > _FAR_BEHIND else 0.0
+        return (self._token_ms or 0.0) * max(0, num_behind - _USUAL_BEHIND)
 
     def observe(self, num_behind: Sequence[int], ms: float) -> None:
         """The model ran for rows that were so many tokens behind. The first step of a kind is not counted."""
@@ -112,13 +113,14 @@ class DraftCost:
             token_ms = max(0.0, ms - self.usual(num_rows)) / far
             self._token_ms = token_ms if self._token_ms is None else self._token_ms + 0.5 * (token_ms - self._token_ms)
         elif num_rows in self._seen:
+            ms = max(0.0, ms - sum(map(self.catch_up, num_behind)))
             old = self._usual.get(num_rows, ms)
             self._usual[num_rows] = old + _MS_RATE * (min(ms, 2 * old) - old)
         else:
             self._seen.add(num_rows)
 
 
-def spread_catch_up(ms: float, num_steps: int) -> float:
-    """A step's share of what reading a request's prompt costs, for a request that has taken ``num_steps``: what has
-    gone on for long is expected to go on for as long again."""
-    return ms / (_HORIZON + num_steps)
+def spread_catch_up(ms: float, num_behind: int, num_steps: int) -> float:
+    """A step's share of what reading costs. A prompt is read once for a request: one that has taken ``num_steps`` is
+    expected to go on for as long again."""
+    return ms / (_HORIZON + num_steps) if num_behind > _FAR_BEHIND else ms

@@ -27,10 +27,14 @@ class TreeGrowth:
     chances: list[float] = field(default_factory=list)
     sources: list[int] = field(default_factory=list)
     frontier: list[int] = field(default_factory=lambda: [ROOT])
+    _newest: int = 0  # first node of the newest level
 
     def add_level(self, token_ids: Sequence[Sequence[int]], chances: Sequence[Sequence[float]]) -> None:
-        """Candidates, best first, of each node of the frontier: their ids (-1: none) and what the model gives them."""
-        first = len(self.token_ids)
+        """Candidates, best first, of each node of the frontier: their ids (-1: none) and what the model gives them.
+
+        The new frontier is the likeliest of them, best first.
+        """
+        self._newest = len(self.token_ids)
         for source, (parent, ids, values) in enumerate(zip(self.frontier, token_ids, chances, strict=False)):
             above = 1.0 if parent == ROOT else self.chances[parent]
             for token, value in zip(ids[: self._num_children], values, strict=False):
@@ -42,9 +46,9 @@ class TreeGrowth:
                 self.evidence.append(evidence)
                 self.chances.append(above * self.rates[evidence])
                 self.sources.append(source)
-        newest = range(first, len(self.token_ids))
+        newest = range(self._newest, len(self.token_ids))
         best = sorted(newest, key=lambda node: -self.chances[node])[: self.width]
-        self.frontier = sorted(n for n in best if self.chances[n] >= _FOLLOWED_SHARE * self.chances[best[0]])
+        self.frontier = [n for n in best if self.chances[n] >= _FOLLOWED_SHARE * self.chances[best[0]]]
 
     @property
     def _num_children(self) -> int:
@@ -52,9 +56,20 @@ class TreeGrowth:
         return 1 if self.width == 1 else 2 * self.width
 
     @property
-    def frontier_chance(self) -> float:
-        """That one of the frontier's nodes is accepted."""
-        return sum(self.chances[node] for node in self.frontier)
+    def followed(self) -> list[tuple[float, int]]:
+        """The frontier's chances and classes."""
+        return [(self.chances[node], self.evidence[node]) for node in self.frontier]
+
+    def narrow(self, width: int) -> None:
+        """Follow the ``width`` likeliest nodes of the frontier alone, from now on in the order of the tree."""
+        self.frontier = sorted(self.frontier[:width])
+
+    def best_children(self) -> list[tuple[int, int]]:
+        """Classes of the nodes that the newest level continues, each with that of its best child."""
+        best: dict[int, int] = {}
+        for node in range(self._newest, len(self.token_ids)):
+            best.setdefault(self.parents[node], node)
+        return [(self.evidence[parent], self.evidence[node]) for parent, node in best.items() if parent != ROOT]
 
     def finish(self, limit: int) -> DraftTree:
         """The ``limit`` likeliest nodes."""
