@@ -44,7 +44,7 @@ BUILDER_ORDER = (
     ("engines",),
     ("package",),
     ("drafting", "train"),
-    ("pipeline", "serve", "console", "evaluate"),
+    ("pipeline", "serve", "console", "evaluate", "plugin_build"),
     ("installed",),
     ("cli",),
 )

@@ -24,6 +24,7 @@ from . import (
     generate,
     inspect,
     package,
+    plugins,
     serve,
     train_draft,
 )
@@ -54,6 +55,7 @@ app.command("fit-vocabulary")(fit_vocabulary.fit_vocabulary)
 app.command("choose-vocabulary")(choose_vocabulary.choose_vocabulary)
 app.command("train-draft")(train_draft.train_draft)
 app.command("backends")(backends.list_backends)
+app.add_typer(plugins.plugins, name="plugins")
 
 
 def _show_version(asked: bool) -> None:
@@ -78,14 +80,13 @@ def command_options() -> dict[str, set[str]]:
     """Every command with its option names, for completeness tests of the documents."""
     group = typer.main.get_command(app)
     commands: dict[str, Any] = getattr(group, "commands", {})
-    return {
-        name: {"--help", *(text for parameter in command.params for text in _spellings(parameter))}
-        for name, command in commands.items()
-    }
+    return {name: {"--help", *_option_names(command)} for name, command in commands.items()}
 
 
-def _spellings(parameter: Any) -> list[str]:
-    return [*parameter.opts, *parameter.secondary_opts]
+def _option_names(command: Any) -> set[str]:
+    """Of a command, or of all commands of a group."""
+    own = {text for parameter in command.params for text in (*parameter.opts, *parameter.secondary_opts)}
+    return own.union(*map(_option_names, getattr(command, "commands", {}).values()))
 
 
 def main() -> NoReturn:

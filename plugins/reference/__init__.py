@@ -1,0 +1,1 @@
+"""NumPy definitions of the CUDA operators: the specification, and the oracle of their tests."""
