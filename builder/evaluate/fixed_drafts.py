@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from draftsmith.model_repo.contract.manifest import Manifest
-from draftsmith.model_repo.runtime.adaptive import FixedDraftSize
 from draftsmith.model_repo.runtime.combined_drafter import CombinedDrafter
+from draftsmith.model_repo.runtime.draft_policy import FixedDraftSize
 from draftsmith.model_repo.runtime.drafter import Drafter, NgramDrafter
 from draftsmith.model_repo.runtime.engine import DecodeEngine, EngineConfig
 from draftsmith.model_repo.runtime.loading import SESSION_MODULES, load_admission, read_manifest

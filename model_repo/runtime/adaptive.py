@@ -9,13 +9,14 @@ drafting is off, and tried again now and then; likewise the draft model (see ``m
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from .cost_model import CostModel
+from .draft_policy import RowOffer, StepReport
 from .draft_tree import ROOT, DraftTree
 from .evidence import GREEDY, NUM_CHANCE_CLASSES, PRIORS, SAMPLED, AcceptanceCounts, PaceCounts
 from .level_value import ChildCounts, LevelCost, LevelOffer
 from .model_value import DraftCost, Gain, ModelGain, spread_catch_up
+from .tree_chances import order_nodes, rank_nodes, running_sums, sum_chain, sum_of
 
 _SIZES = (1, 2, 3, 4, 5, 6, 7, 9, 11, 13, 15, 19, 23, 31, 47, 63)
 _MIN_GAIN = 0.02  # tokens a row
@@ -27,105 +28,13 @@ _PACE_KEEP, _PACE_KEEP_ALL = 0.95, 0.998  # of a request, of all
 _PACE_WEIGHT = 4.0  # steps: all requests' pace against a request's
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowOffer:
-    """A row for which the draft model may run. ``row``: its index in the step. ``looked_up``: what look-up found.
-    ``num_behind``: tokens that the draft model would have to read first. ``is_fixed``: it runs whatever it costs."""
-
-    row: int
-    looked_up: DraftTree
-    num_behind: int
-    is_fixed: bool
-
-
-class DraftGuide(Protocol):
-    """What drafters ask while they draft."""
-
-    def pick_rows(self, offers: Sequence[RowOffer]) -> list[int]:
-        """The rows, of those offered, for which the draft model should run this step; those fixed are among them."""
-
-    def rates(self) -> list[float]:
-        """Chance of acceptance by class of guesses, of the step's rows."""
-
-    def pick_width(self, offer: LevelOffer) -> int:
-        """How many nodes of each row one more level should follow, 0 where it does not pay."""
-
-    def observe_children(self, classes: Sequence[tuple[int, int]]) -> None:
-        """Classes of nodes that were followed, each with that of its best child."""
-
-    def observe_level(self, num_nodes: int, ms: float) -> None:
-        """A level in which the draft model read ``num_nodes``, of all rows, took ``ms``."""
-
-
-class DraftPolicy(DraftGuide, Protocol):
-    """Says how much of each draft is scored, and learns from what came of it. A step is ``begin_step``, the guide's
-    calls, ``prune``, ``learn`` of each row that had a draft, ``observe_step``."""
-
-    def begin_step(self, histories: Sequence[AcceptanceCounts]) -> None:
-        """A decode step of rows with these histories begins."""
-
-    def prune(self, drafts: Sequence[DraftTree]) -> list[DraftTree]:
-        """Each row's draft with the nodes that are to be scored."""
-
-    def learn(self, history: AcceptanceCounts, draft: DraftTree, path: Sequence[int]) -> None:
-        """A row's draft was scored and the nodes of ``path`` were accepted."""
-
-    def observe_step(self, step: "StepReport") -> None:
-        """A decode step is over."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepReport:
-    """One decode step: B rows, T tokens a row, tokens that all rows got together, milliseconds of drafting and of the
-    rest."""
-
-    num_rows: int
-    num_queries: int
-    num_tokens: int
-    draft_ms: float
-    verify_ms: float
-
-
-class FixedDraftSize:
-    """Always scores drafts of up to one size, the first nodes: for tests and measurements."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-
-    def begin_step(self, histories: Sequence[AcceptanceCounts]) -> None:
-        """Nothing to prepare."""
-
-    def pick_rows(self, offers: Sequence[RowOffer]) -> list[int]:
-        return [offer.row for offer in offers if self._size > 0 or offer.is_fixed]
-
-    def rates(self) -> list[float]:
-        return list(PRIORS)
-
-    def pick_width(self, offer: LevelOffer) -> int:
-        return max(map(len, offer.nodes))
-
-    def observe_children(self, classes: Sequence[tuple[int, int]]) -> None:
-        """Nothing to learn."""
-
-    def observe_level(self, num_nodes: int, ms: float) -> None:
-        """Nothing to learn."""
-
-    def prune(self, drafts: Sequence[DraftTree]) -> list[DraftTree]:
-        return [draft.keep(range(min(self._size, len(draft)))) for draft in drafts]
-
-    def learn(self, history: AcceptanceCounts, draft: DraftTree, path: Sequence[int]) -> None:
-        """Nothing to learn."""
-
-    def observe_step(self, step: StepReport) -> None:
-        """Nothing to learn."""
-
-
 @dataclass(slots=True)
 class _Step:
-    """What is known of the step that is under way. ``pace``: tokens a millisecond that its time is worth. ``offers``:
-    of the rows for which the draft model runs."""
+    """What is known of the step that is under way. ``priors``: chances by class, of all requests. ``pace``: tokens a
+    millisecond that its time is worth. ``offers``: of the rows for which the draft model runs."""
 
     histories: Sequence[AcceptanceCounts] = ()
+    priors: Sequence[float] = PRIORS
     rates_by_row: Sequence[Sequence[float]] = ()
     pace: float = 0.0
     offers: list[RowOffer] = field(default_factory=list)
@@ -171,7 +80,7 @@ class AdaptiveDraftSize:
 
     def begin_step(self, histories: Sequence[AcceptanceCounts]) -> None:
         priors = self._total.rates(PRIORS)
-        self._step = _Step(histories, [history.rates(priors) for history in histories])
+        self._step = _Step(histories, priors, [history.rates(priors) for history in histories])
         if histories:
             self._step.pace = self._find_pace()
 
@@ -208,11 +117,11 @@ class AdaptiveDraftSize:
         self._level_cost.observe(num_nodes, ms)
 
     def prune(self, drafts: Sequence[DraftTree]) -> list[DraftTree]:
-        ranked = [_rank(draft, rates) for draft, rates in zip(drafts, self._step.rates_by_row, strict=True)]
+        ranked = [rank_nodes(draft, rates) for draft, rates in zip(drafts, self._step.rates_by_row, strict=True)]
         longest = max(map(len, ranked)) if self.cost.knows_plain(len(drafts)) else 0
         limit = 0
         if longest:
-            sums = [_running_sums([chance for chance, _ in nodes]) for nodes in ranked]
+            sums = [running_sums([chance for chance, _ in nodes]) for nodes in ranked]
             limit = self._find_limit(sums)
             self._weigh_model(sums, limit)
             limit = self._vary(limit)
@@ -228,7 +137,9 @@ class AdaptiveDraftSize:
             if parent == ROOT or parent in accepted:
                 judged, right = counts.get(draft.evidence[node], (0, 0))
                 counts[draft.evidence[node]] = (judged + 1, right + (node in accepted))
+        priors = self._step.priors
         for evidence, (judged, right) in counts.items():
+            history.compare(evidence, judged, right, priors[evidence])
             history.add(evidence, judged, right)
             self._total.add(evidence, judged, right)
 
@@ -277,7 +188,7 @@ class AdaptiveDraftSize:
 
     def _promise(self, offer: RowOffer) -> float:
         """Tokens that look-up alone is expected to give the row."""
-        return _sum_chain(offer.looked_up, self._step.rates_by_row[offer.row])[-1]
+        return sum_chain(offer.looked_up, self._step.rates_by_row[offer.row])[-1]
 
     def _expect(self, offer: RowOffer) -> tuple[float, float, RowOffer]:
         """Tokens that the model is expected to add to a row's step, less its share of reading the row's prompt; nodes
@@ -296,16 +207,16 @@ class AdaptiveDraftSize:
     def _limit_without(self, offers: Sequence[RowOffer]) -> int:
         """The size that look-up alone would have in the rows offered."""
         rates = [self._step.rates_by_row[offer.row] for offer in offers]
-        return self._find_limit([_sum_chain(o.looked_up, r) for o, r in zip(offers, rates, strict=True)])
+        return self._find_limit([sum_chain(o.looked_up, r) for o, r in zip(offers, rates, strict=True)])
 
     def _weigh_model(self, sums: list[list[float]], limit: int) -> None:
         """Note what the model's guesses promise beyond what look-up alone would have."""
         alone = list(sums)
         for offer in self._step.offers:
-            alone[offer.row] = _sum_chain(offer.looked_up, self._step.rates_by_row[offer.row])
+            alone[offer.row] = sum_chain(offer.looked_up, self._step.rates_by_row[offer.row])
         without = self._find_limit(alone)
         for offer in self._step.offers:
-            tokens = _sum_of(sums[offer.row], limit) - _sum_of(alone[offer.row], without)
+            tokens = sum_of(sums[offer.row], limit) - sum_of(alone[offer.row], without)
             gain = Gain(tokens=tokens, nodes=max(0, limit - without))
             self._gain.add(self._step.histories[offer.row].gains, _lookup_class(offer.looked_up), gain)
 
@@ -317,7 +228,7 @@ class AdaptiveDraftSize:
         pace = self._step.pace
         best, best_limit = _MIN_GAIN * num_rows - pace * self.cost.estimate(num_rows, 1), 0
         for limit in (*(size for size in _SIZES if size < longest), longest):
-            value = sum(_sum_of(row, limit) for row in sums) - pace * self.cost.estimate(num_rows, 1 + limit)
+            value = sum(sum_of(row, limit) for row in sums) - pace * self.cost.estimate(num_rows, 1 + limit)
             if value > best:
                 best, best_limit = value, limit
         return best_limit
@@ -334,54 +245,6 @@ class AdaptiveDraftSize:
         if not limit:
             self._num_drafted_steps = 0
         return limit
-
-
-def find_chances(draft: DraftTree, rates: Sequence[float]) -> list[float]:
-    """Of each node, the chance that it and all its ancestors are accepted; ``rates``: by class."""
-    chances: list[float] = []
-    for parent, evidence in zip(draft.parents, draft.evidence, strict=True):
-        chances.append(rates[evidence] * (1.0 if parent == ROOT else chances[parent]))
-    return chances
-
-
-def order_nodes(draft: DraftTree, nodes: Sequence[int]) -> list[int]:
-    """``nodes`` (best first, parents included) with the likeliest branch first, then the others, parents first.
-
-    The cache of a likely branch is then in its place already when it is accepted.
-    """
-    branch: list[int] = []
-    at = ROOT
-    for node in nodes:
-        if draft.parents[node] == at:
-            branch.append(node)
-            at = node
-    taken = set(branch)
-    return branch + sorted(node for node in nodes if node not in taken)
-
-
-def _rank(draft: DraftTree, rates: Sequence[float]) -> list[tuple[float, int]]:
-    """(chance, node), best first; a parent comes before its children."""
-    chances = find_chances(draft, rates)
-    order = sorted(range(len(chances)), key=lambda node: -chances[node])
-    return [(chances[node], node) for node in order]
-
-
-def _running_sums(values: Sequence[float]) -> list[float]:
-    """[0, v0, v0 + v1, ...]."""
-    sums = [0.0]
-    for value in values:
-        sums.append(sums[-1] + value)
-    return sums
-
-
-def _sum_of(sums: Sequence[float], count: int) -> float:
-    """Of the ``count`` best nodes, or all where there are fewer."""
-    return sums[min(count, len(sums) - 1)]
-
-
-def _sum_chain(chain: DraftTree, rates: Sequence[float]) -> list[float]:
-    """Running sums of a chain's chances."""
-    return _running_sums(find_chances(chain, rates))
 
 
 def _lookup_class(chain: DraftTree) -> int:

@@ -3,11 +3,12 @@ model would only cost time (which the guide says)."""
 
 from collections.abc import Sequence
 
-from .adaptive import DraftGuide, RowOffer, find_chances
+from .draft_policy import DraftGuide, RowOffer
 from .draft_tree import NO_DRAFT, ROOT, DraftTree
 from .drafter import DraftQuery, NgramDrafter
 from .model_drafter import ModelDrafter
 from .sessions.base import FloatArray
+from .tree_chances import find_chances
 
 
 class CombinedDrafter:

@@ -12,9 +12,10 @@ from draftsmith.model_repo.contract.errors import ErrorCode, RequestError
 from draftsmith.model_repo.contract.params import GenerationRequest
 from draftsmith.model_repo.contract.tensors import FinishReason
 
-from .adaptive import AdaptiveDraftSize, DraftPolicy, StepReport
+from .adaptive import AdaptiveDraftSize
 from .admission import Admission
 from .cost_model import CostModel
+from .draft_policy import DraftPolicy, StepReport
 from .draft_tree import NO_DRAFT, DraftTree
 from .drafter import Drafter, DraftQuery, FollowsTarget, NgramDrafter
 from .request import OnUpdate, RequestHandle

@@ -22,6 +22,7 @@ PRIORS = (0.3, 0.2, 0.4, 0.55, 0.65, 0.75, *_MIDDLES, *_MIDDLES)
 """Chance of acceptance by class, before anything was seen."""
 
 _PRIOR_WEIGHT = 4.0
+_LEVEL_WEIGHT = 3.0  # accepted guesses: a request like all others against what it was so far
 _KEEP = 0.97  # of the old counts, a block
 
 
@@ -48,6 +49,23 @@ class PaceCounts:
 
 
 @dataclass(slots=True)
+class _Level:
+    """Decayed sums of one drafter's guesses in a request: accepted, and expected to be by the rates of all requests."""
+
+    accepted: float = 0.0
+    expected: float = 0.0
+
+    def add(self, accepted: float, expected: float) -> None:
+        self.accepted = self.accepted * _KEEP + accepted
+        self.expected = self.expected * _KEEP + expected
+
+    def adjust(self, rate: float) -> float:
+        """A class's rate of all requests for this one: all classes of a hard text are accepted less often."""
+        ratio = (self.accepted + _LEVEL_WEIGHT) / (self.expected + _LEVEL_WEIGHT)
+        return rate * ratio if ratio < 1.0 else rate * ratio / (1.0 + rate * (ratio - 1.0))
+
+
+@dataclass(slots=True)
 class AcceptanceCounts:
     """Decayed counts, by class, of guesses that were judged and of those that were accepted.
 
@@ -56,6 +74,7 @@ class AcceptanceCounts:
 
     judged: list[float] = field(default_factory=lambda: [0.0] * NUM_CLASSES)
     accepted: list[float] = field(default_factory=lambda: [0.0] * NUM_CLASSES)
+    levels: tuple[_Level, _Level] = field(default_factory=lambda: (_Level(), _Level()))  # look-up, draft model
     gains: GainCounts = field(default_factory=GainCounts)
     pace: PaceCounts = field(default_factory=PaceCounts)
     num_steps: int = 0
@@ -69,9 +88,13 @@ class AcceptanceCounts:
         """The chance that a guess is accepted, pulled to ``prior`` while little was seen."""
         return (self.accepted[evidence] + _PRIOR_WEIGHT * prior) / (self.judged[evidence] + _PRIOR_WEIGHT)
 
+    def compare(self, evidence: int, judged: int, accepted: int, prior: float) -> None:
+        """The block against ``prior``, the class's rate of all requests."""
+        self.levels[evidence >= GREEDY].add(accepted, judged * prior)
+
     def rates(self, priors: Sequence[float]) -> list[float]:
-        """``rate`` of every class."""
+        """``rate`` of every class; ``priors``: of all requests, adjusted to this one."""
         return [
-            (accepted + _PRIOR_WEIGHT * prior) / (judged + _PRIOR_WEIGHT)
-            for accepted, judged, prior in zip(self.accepted, self.judged, priors, strict=True)
+            (accepted + _PRIOR_WEIGHT * self.levels[kind >= GREEDY].adjust(prior)) / (judged + _PRIOR_WEIGHT)
+            for kind, (accepted, judged, prior) in enumerate(zip(self.accepted, self.judged, priors, strict=True))
         ]

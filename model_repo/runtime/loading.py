@@ -12,12 +12,13 @@ from draftsmith.model_repo.contract.errors import ManifestError
 from draftsmith.model_repo.contract.manifest import MANIFEST_NAME, EngineFile, Manifest
 from tokenizers import Tokenizer
 
-from .adaptive import AdaptiveDraftSize, DraftGuide
+from .adaptive import AdaptiveDraftSize
 from .admission import Admission
 from .calibration import measure_step_times
 from .chat_template import ChatTemplate
 from .combined_drafter import CombinedDrafter
 from .cost_model import CostModel
+from .draft_policy import DraftGuide
 from .drafter import Drafter, NgramDrafter
 from .engine import DecodeEngine, EngineConfig
 from .errors import EngineError

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from .adaptive import DraftGuide
 from .candidates import find_candidate_chances
+from .draft_policy import DraftGuide
 from .draft_tree import NO_DRAFT, ROOT, DraftTree, chain_mask
 from .drafter import DraftQuery
 from .level_value import LevelOffer

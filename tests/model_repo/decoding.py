@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from draftsmith.model_repo.contract.params import GenerationRequest, SamplingParams
-from draftsmith.model_repo.runtime.adaptive import FixedDraftSize
 from draftsmith.model_repo.runtime.admission import Admission
 from draftsmith.model_repo.runtime.chat_template import ChatTemplate
+from draftsmith.model_repo.runtime.draft_policy import FixedDraftSize
 from draftsmith.model_repo.runtime.draft_tree import DraftTree
 from draftsmith.model_repo.runtime.engine import DecodeEngine, EngineConfig
 from tokenizers import Tokenizer

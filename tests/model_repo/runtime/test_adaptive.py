@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from draftsmith.model_repo.runtime.adaptive import AdaptiveDraftSize, FixedDraftSize, StepReport
+from draftsmith.model_repo.runtime.adaptive import AdaptiveDraftSize
 from draftsmith.model_repo.runtime.cost_model import CostModel, Curve
+from draftsmith.model_repo.runtime.draft_policy import FixedDraftSize, StepReport
 from draftsmith.model_repo.runtime.draft_tree import NO_DRAFT, DraftTree
 from draftsmith.model_repo.runtime.evidence import AcceptanceCounts
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from draftsmith.model_repo.contract.errors import ErrorCode, RequestError
 from draftsmith.model_repo.contract.params import GenerationRequest, SamplingParams
-from draftsmith.model_repo.runtime.adaptive import FixedDraftSize
+from draftsmith.model_repo.runtime.draft_policy import FixedDraftSize
 
 from tests.model_repo.decoding import decode, make_engine, make_request, run, submit
 from tests.model_repo.toy_session import ToyModel, ToySession

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from draftsmith.model_repo.runtime.adaptive import FixedDraftSize
+from draftsmith.model_repo.runtime.draft_policy import FixedDraftSize
 from draftsmith.model_repo.runtime.logprobs import measure_logprobs
 
 from tests.model_repo.decoding import decode, make_request

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from draftsmith.model_repo.runtime.adaptive import AdaptiveDraftSize, FixedDraftSize
+from draftsmith.model_repo.runtime.adaptive import AdaptiveDraftSize
 from draftsmith.model_repo.runtime.combined_drafter import CombinedDrafter, join_branch, keep_best
 from draftsmith.model_repo.runtime.cost_model import CostModel
+from draftsmith.model_repo.runtime.draft_policy import FixedDraftSize
 from draftsmith.model_repo.runtime.draft_tree import ROOT, DraftTree
 from draftsmith.model_repo.runtime.model_drafter import ModelDrafter
 

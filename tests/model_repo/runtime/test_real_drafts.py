@@ -9,7 +9,7 @@ import pytest
 from draftsmith.builder.draft_options import DraftChoice
 from draftsmith.builder.errors import CheckpointError, UsageError
 from draftsmith.model_repo.contract.params import GenerationRequest, SamplingParams
-from draftsmith.model_repo.runtime.adaptive import FixedDraftSize
+from draftsmith.model_repo.runtime.draft_policy import FixedDraftSize
 from draftsmith.model_repo.runtime.engine import DecodeEngine, EngineConfig
 from draftsmith.model_repo.runtime.errors import EngineError
 from draftsmith.model_repo.runtime.loading import load_admission, load_engine, read_manifest

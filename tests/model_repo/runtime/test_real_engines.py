@@ -9,7 +9,7 @@ from draftsmith.builder.pipeline import compile_only
 from draftsmith.builder.plan import BuildPlan
 from draftsmith.builder.progress import Silent
 from draftsmith.model_repo.contract.params import GenerationRequest, SamplingParams
-from draftsmith.model_repo.runtime.adaptive import FixedDraftSize
+from draftsmith.model_repo.runtime.draft_policy import FixedDraftSize
 from draftsmith.model_repo.runtime.engine import DecodeEngine, EngineConfig
 from draftsmith.model_repo.runtime.loading import load_admission, load_engine, read_manifest
 from draftsmith.model_repo.runtime.sessions.onnxruntime import open_session

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from draftsmith.model_repo.runtime.adaptive import FixedDraftSize
+from draftsmith.model_repo.runtime.draft_policy import FixedDraftSize
 from draftsmith.model_repo.runtime.draft_tree import DraftTree
 from draftsmith.model_repo.runtime.drafter import MAX_MATCH
 

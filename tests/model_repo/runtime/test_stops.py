@@ -1,7 +1,7 @@
 """Where an answer ends: end tokens, stop words and lengths, at every place of an accepted block."""
 
 import pytest
-from draftsmith.model_repo.runtime.adaptive import FixedDraftSize
+from draftsmith.model_repo.runtime.draft_policy import FixedDraftSize
 from draftsmith.model_repo.runtime.draft_tree import DraftTree
 
 from tests.model_repo.decoding import decode, make_engine, make_request, run, submit

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from draftsmith.model_repo.runtime.adaptive import FixedDraftSize
+from draftsmith.model_repo.runtime.draft_policy import FixedDraftSize
 
 from tests.model_repo.decoding import make_engine, make_request, run, submit, tiny_tokenizer
 from tests.model_repo.runtime.test_stops import PerfectDrafter
