@@ -21,7 +21,7 @@ from .package.manifest import check_files, read_manifest, write_manifest
 from .package.model_folder import VERSION_FOLDER, copy_engine, write_model_files
 from .package.present import check_replaceable, read_if_intact
 from .package.repository import staged_folder
-from .package.space import check_disk
+from .package.space import check_disk, measure_files
 from .plan import DEFAULT_MAX_LENGTH, BuildPlan
 from .progress import Progress
 from .quantize.engine_gate import MEASURED_BACKENDS, measure_engine
@@ -124,11 +124,13 @@ def _build_each(
             folder = plan.folder_of(precision)
             check_replaceable(folder, plan.name, plan.source_name, force=plan.force, subfolder=subfolder)
         checkpoint_hash = hash_checkpoint(plan.checkpoint, progress)
+        draft_path = _find_draft(plan, checkpoint_hash)
         job = _Job(
             plan=plan,
             checkpoint=checkpoint,
             checkpoint_hash=checkpoint_hash,
-            draft_hash=_hash_draft(plan, checkpoint_hash, progress),
+            draft_path=draft_path,
+            draft_hash=_hash_draft(plan, draft_path, progress),
             text=text,
             progress=progress,
         )
@@ -142,6 +144,7 @@ class _Job:
     plan: BuildPlan
     checkpoint: Checkpoint
     checkpoint_hash: str
+    draft_path: Path | None
     draft_hash: str
     text: str | None
     progress: Progress
@@ -199,14 +202,15 @@ class _Job:
         return manifest
 
     def _file_bytes(self, options: BuildOptions) -> int:
-        """About what the engine's files will take."""
+        """About what the engine's files will take; the draft as much as its checkpoint."""
         estimate = estimate_memory(
             self.checkpoint.spec,
             options.precision,
             max_batch=options.max_batch,
             max_length=options.max_length,
         )
-        return estimate.file_bytes + len(self.checkpoint.tokenizer.tokenizer_json)
+        draft = 0 if self.draft_path is None else measure_files(self.draft_path)
+        return estimate.file_bytes + draft + len(self.checkpoint.tokenizer.tokenizer_json)
 
     def _build_engine(self, folder: Path, options: BuildOptions, facts: dict[str, Any]) -> Manifest:
         builder = get_builder(self.plan.backend)
@@ -261,13 +265,18 @@ class _Job:
         }
 
 
-def _hash_draft(plan: BuildPlan, checkpoint_hash: str, progress: Progress) -> str:
-    """Of the draft's files and of the file of its vocabulary; "" without."""
+def _find_draft(plan: BuildPlan, checkpoint_hash: str) -> Path | None:
+    """The draft's folder or file; None without. Raises ``CheckpointError`` where it is not there."""
     path = find_draft(plan.draft, checkpoint_hash) if plan.backend == "onnxruntime" else None
+    if path is not None and not path.exists():
+        raise CheckpointError("draft", expected="a folder or file", found="none", where=str(path))
+    return path
+
+
+def _hash_draft(plan: BuildPlan, path: Path | None, progress: Progress) -> str:
+    """Of the draft's files and of the file of its vocabulary; "" without."""
     if path is None:
         return ""
-    if not path.exists():
-        raise CheckpointError("draft", expected="a folder or file", found="none", where=str(path))
     vocabulary = plan.draft.vocabulary
     return hash_checkpoint(path, progress) + (hash_checkpoint(vocabulary, progress) if vocabulary else "")
 

@@ -29,6 +29,12 @@ def check_disk(folder: Path, need_bytes: int) -> None:
         )
 
 
+def measure_files(path: Path) -> int:
+    """Bytes of a file, or of a folder's files and those of its folders."""
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    return sum(file.stat().st_size for file in files)
+
+
 def serving_bytes(manifest: Manifest) -> int:
     """Bytes that a served model needs once every slot is full: weights, the caches of target and draft, process.
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from draftsmith.builder import pipeline
 from draftsmith.builder.cli import app
+from draftsmith.builder.draft_options import NONE, DraftChoice
 from draftsmith.builder.engines import BackendStatus
 from draftsmith.builder.engines.onnxruntime import OnnxRuntimeBuilder
 from draftsmith.builder.errors import BackendError, BuildError, CheckpointError, UsageError
@@ -202,6 +203,24 @@ def test_a_disk_that_is_too_small_is_found_before_anything_is_written(
     with pytest.raises(BuildError, match=r"disk: found \d{5,}"):
         build(plan, QUIET)
     assert not plan.output.parent.exists()
+
+
+def test_a_draft_needs_room_on_the_disk_as_well(
+    plan: BuildPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs = []
+
+    def refuse(folder: Path, need: int) -> None:
+        needs.append(need)
+        raise BuildError("disk")
+
+    monkeypatch.setattr(pipeline, "check_disk", refuse)
+    (tmp_path / "draft").mkdir()
+    (tmp_path / "draft" / "model.safetensors").write_bytes(b"x" * 5000)
+    for draft in (DraftChoice(source=NONE), DraftChoice(source=str(tmp_path / "draft"))):
+        with pytest.raises(BuildError, match="disk"):
+            build(replace(plan, draft=draft), QUIET)
+    assert needs[1] - needs[0] == 5000
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 from draftsmith.builder.errors import BuildError, ServeError
-from draftsmith.builder.package.space import PROCESS_BYTES, check_disk, check_memory, machine_memory, serving_bytes
+from draftsmith.builder.package.space import (
+    PROCESS_BYTES,
+    check_disk,
+    check_memory,
+    machine_memory,
+    measure_files,
+    serving_bytes,
+)
 from draftsmith.model_repo.contract.manifest import KvCacheSpec, Manifest
 
 from tests.tiny_manifest import tiny_draft_engine
@@ -40,3 +47,11 @@ def test_a_cache_larger_than_memory_is_refused_with_the_bytes(manifest: Manifest
 
 def test_this_machine_has_memory() -> None:
     assert 1 << 28 < machine_memory() < 1 << 50
+
+
+def test_files_are_measured_alone_and_with_all_below(tmp_path):
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "model.safetensors").write_bytes(b"x" * 300)
+    (tmp_path / "inner" / "config.json").write_bytes(b"x" * 20)
+    assert measure_files(tmp_path) == 320
+    assert measure_files(tmp_path / "model.safetensors") == 300
