@@ -4,7 +4,7 @@ A step of B rows and T tokens a row costs time(B, T) and gives row b one token a
 node i with the product of the chances from the root to it. Chances (by class, see ``evidence``) and times are measured
 while serving. A draft's tokens are weighed against its time by the pace of late, the tokens a millisecond that all
 steps give: what takes longer than the tokens that it brings would take otherwise does not pay. Where no size pays,
-drafting is off, and tried again now and then; likewise the draft model (see ``model_value``).
+drafting is off, and tried again now and then; likewise the draft model (see ``model_value``) and its further levels.
 """
 
 from collections.abc import Sequence
@@ -70,6 +70,7 @@ class AdaptiveDraftSize:
         self._step = _Step()
         self._draft_probe = _Probe()
         self._model_probe = _Probe()
+        self._level_probe = _Probe()
         self._num_drafted_steps = 0
         self._trial_left = _TRIAL_STEPS
         self._gain = ModelGain()
@@ -107,6 +108,10 @@ class AdaptiveDraftSize:
             value = gain - self._level_cost.estimate(offer.num_rows * width) * self._step.pace
             if value > best:
                 best, best_width = value, width
+        if best_width:
+            self._level_probe.reset()
+        elif gain > 0.0 and self._level_probe.is_due():
+            best_width = 1
         return best_width
 
     def observe_children(self, classes: Sequence[tuple[int, int]]) -> None:

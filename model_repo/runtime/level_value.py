@@ -63,7 +63,8 @@ class LevelCost:
     """Milliseconds of a level, by the number of nodes that the draft model reads in it.
 
     A number never seen is taken to cost what the nearest one does, so that it is tried; one that is seen never more
-    than as many nodes of a smaller level would, so that one slow step does not rule it out.
+    than as many nodes of a smaller level would, so that one slow step does not rule it out. Less than half of what it
+    seemed to take is believed at once: other work makes a level slower, never faster.
     """
 
     _ms: dict[int, float] = field(default_factory=dict)
@@ -79,7 +80,7 @@ class LevelCost:
             self._once.discard(num_nodes)
             self._ms[num_nodes] = min(ms, old)
         else:
-            self._ms[num_nodes] = old + _MS_RATE * (min(ms, 2 * old) - old)
+            self._ms[num_nodes] = ms if ms < old / 2 else old + _MS_RATE * (min(ms, 2 * old) - old)
 
     def estimate(self, num_nodes: int) -> float:
         """0 before any is known."""

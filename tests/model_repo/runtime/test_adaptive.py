@@ -6,7 +6,8 @@ from draftsmith.model_repo.runtime.adaptive import AdaptiveDraftSize
 from draftsmith.model_repo.runtime.cost_model import CostModel, Curve
 from draftsmith.model_repo.runtime.draft_policy import FixedDraftSize, StepReport
 from draftsmith.model_repo.runtime.draft_tree import NO_DRAFT, DraftTree
-from draftsmith.model_repo.runtime.evidence import AcceptanceCounts
+from draftsmith.model_repo.runtime.evidence import GREEDY, AcceptanceCounts
+from draftsmith.model_repo.runtime.level_value import LevelOffer
 
 
 def test_a_curve_is_linear_between_its_points_and_goes_on_beyond():
@@ -136,3 +137,18 @@ def test_the_first_step_of_a_shape_is_not_counted():
     assert cost.estimate(1, 3) == pytest.approx(5.5)
     cost.observe(1, 3, 0.0)  # a clock that stands still says nothing
     assert cost.estimate(1, 3) == pytest.approx(5.5)
+
+
+def test_a_level_that_seemed_too_slow_is_tried_again():
+    policy = AdaptiveDraftSize(CostModel())
+    policy.cost.calibrate({(1, 1): 7.0, (1, 2): 7.3, (1, 4): 7.9, (1, 8): 9.1})
+    for _ in range(2):
+        policy.observe_level(1, 40.0)  # the machine did something else
+    offer = LevelOffer(nodes=[[(0.8, GREEDY + 8)]], num_rows=1, depth=1)
+    policy.begin_step([AcceptanceCounts()])
+    tried = 0
+    for _ in range(200):
+        if policy.pick_width(offer):
+            tried += 1
+            policy.observe_level(1, 0.5)
+    assert tried > 100
