@@ -16,9 +16,18 @@ from .head_function import RankingKind
 OPSET = 21
 # Which plugin the parser takes; TensorRT before 10 does not look at a node's domain.
 _WORDS = {"plugin_version": PLUGIN_VERSION, "plugin_namespace": NAMESPACE}
-_OUTPUTS = {"SpecVocabHead": head_function.OUTPUTS}
-_FLOAT_OUTPUTS = ("candidate_logits", "log_sum_exp")
-_MATRIX_OUTPUTS = ("candidate_ids", "candidate_logits")
+ACCEPT_OUTPUTS = (
+    "accepted_nodes",
+    "accepted_length",
+    "bonus_token",
+    "divergence",
+    "regret_nats",
+    "flags",
+    "recovery_state",
+)
+_OUTPUTS = {"SpecVocabHead": head_function.OUTPUTS, "LossyAccept": ACCEPT_OUTPUTS}
+_FLOAT_OUTPUTS = ("candidate_logits", "log_sum_exp", "divergence", "regret_nats")
+_MATRIX_OUTPUTS = ("candidate_ids", "candidate_logits", "accepted_nodes")
 
 
 def make_head_node(
@@ -30,6 +39,11 @@ def make_head_node(
     """
     attributes = {"k": k, "out": out, "group_size": group_size, "share_candidates": int(share_candidates)}
     return _make_node("SpecVocabHead", inputs, head_function.OUTPUTS, attributes)
+
+
+def make_accept_node(inputs: Sequence[str], *, num_candidates: int = 0) -> onnx.NodeProto:
+    """A LossyAccept of ``inputs`` as in ``csrc/tensorrt/lossy_accept_operator.h``: 8, or 10 with candidates."""
+    return _make_node("LossyAccept", inputs, ACCEPT_OUTPUTS, {"num_candidates": num_candidates})
 
 
 def _make_node(name: str, inputs: Sequence[str], outputs: Sequence[str], attributes: dict[str, int]) -> onnx.NodeProto:
