@@ -28,6 +28,7 @@ class HeadPath(IntEnum):
 
     AUTO = 0
     GENERAL = 1
+    FUSED = 2
 
 
 class KernelLibraryError(Exception):
@@ -114,6 +115,12 @@ class KernelLibrary:
         size = ctypes.c_size_t()
         self.call("draftsmith_head_workspace_bytes", ctypes.byref(_shape_struct(shape)), ctypes.byref(size))
         return size.value
+
+    def head_chosen_path(self, shape: HeadShape) -> HeadPath:
+        """Which path a launch of this shape takes if its pointers are aligned to 16 bytes and no rows share."""
+        path = ctypes.c_int32()
+        self.call("draftsmith_head_chosen_path", ctypes.byref(_shape_struct(shape)), ctypes.byref(path))
+        return HeadPath(path.value)
 
     def head_launch(self, shape: HeadShape, arguments: HeadArguments, stream: int) -> None:
         """Enqueue SpecVocabHead on ``stream``, a ``cudaStream_t`` as a number."""

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 VERSION = 1
 """DRAFTSMITH_PLUGINS_VERSION of the sources beside this file."""
-PLUGINS = ("SpecVocabHead",)
+PLUGINS = ("SpecVocabHead", "LossyAccept")
 PLUGIN_VERSION = "1"
 NAMESPACE = "draftsmith"
 TENSORRT_MAJORS = (8, 10, 11)

@@ -5,7 +5,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 import torch
-from draftsmith.plugins.kernel_library import ElementType, HeadArguments, HeadPath, HeadShape, KernelLibrary
+from draftsmith.plugins.kernel_library import (
+    ElementType,
+    HeadArguments,
+    HeadPath,
+    HeadShape,
+    KernelError,
+    KernelLibrary,
+)
 from draftsmith.plugins.reference.spec_vocab_head import (
     HeadOptions,
     HeadOutputs,
@@ -27,6 +34,7 @@ TORCH_TYPES = {
 # Error of a sum, as a share of the sum of the products' magnitudes: fp32 in the order of the hardware.
 SUM_TOLERANCE = 2e-6
 GUARD = 64
+MOST_SHARING_ROWS = 16
 SENTINEL = -1234567
 
 Float64Array = npt.NDArray[np.float64]
@@ -214,6 +222,17 @@ def place(tensor: torch.Tensor, offset: int) -> torch.Tensor:
     part = memory[offset:].view(tensor.dtype).view(tensor.shape)
     part.copy_(tensor)
     return part
+
+
+def takes(library: KernelLibrary, case: HeadCase, path: HeadPath) -> bool:
+    """Whether a path has kernels for the case; where rows share, the fused one has for as many as one pass holds."""
+    if path is not HeadPath.FUSED:
+        return True
+    try:
+        library.head_chosen_path(case.shape(path))
+    except KernelError:
+        return False
+    return case.request_of_row is None or case.sizes.num_rows <= MOST_SHARING_ROWS
 
 
 def run(library: KernelLibrary, case: HeadCase, path: HeadPath, offset: int = 0) -> HeadResult:

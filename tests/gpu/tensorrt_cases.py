@@ -134,3 +134,64 @@ def _head_outputs(rows: int, out: int) -> dict[str, tuple[str, tuple[int, ...]]]
         "candidate_logits": ("float32", (rows, out)),
         "log_sum_exp": ("float32", (rows,)),
     }
+
+
+ROW_INPUTS = ("logits", "parents", "token_ids", "num_nodes", "row_floats", "row_ints", "row_keys", "relaxation")
+
+
+def accept_case(requests: int, nodes: int, vocab: int) -> PluginCase:
+    """Trees of chosen children, a rule and a temperature a request; the first child is often the best token."""
+    draw = np.random.default_rng(requests * nodes)
+    logits = (2 * draw.standard_normal((requests, nodes, vocab))).astype(np.float16)
+    parents = np.full((requests, nodes), -1, np.int32)
+    tokens = np.zeros((requests, nodes), np.int32)
+    for b in range(requests):
+        for n in range(1, nodes):
+            parents[b, n] = draw.integers(max(0, n - 3), n)
+            rank = int(draw.integers(0, 3))
+            tokens[b, n] = np.argsort(-logits[b, parents[b, n]].astype(np.float32), kind="stable")[rank]
+            siblings = tokens[b, 1:n][parents[b, 1:n] == parents[b, n]]
+            if tokens[b, n] in siblings:
+                tokens[b, n] = (int(siblings.max()) + 1) % vocab
+    floats = np.zeros((requests, 8), np.float32)
+    floats[:, :3] = [0.8, 0.95, 0.02]
+    floats[:, 5] = np.inf
+    ints = np.zeros((requests, 4), np.int32)
+    ints[:, 1] = 50
+    for b in range(requests):
+        rule, first, second = _RULES[b % len(_RULES)]
+        ints[b, 0], floats[b, 3:5] = rule, (first, second)
+        ints[b, 2] = b % 2  # shared noise
+        floats[b, 0] = 0.0 if b % 5 == 0 else 0.8
+    keys = np.stack([draw.integers(0, 2**62, requests), draw.integers(0, 4096, requests)], axis=1)
+    inputs: dict[str, Array | Random] = {
+        "logits": logits,
+        "parents": parents,
+        "token_ids": tokens,
+        "num_nodes": np.full(requests, nodes, np.int32),
+        "row_floats": floats,
+        "row_ints": ints,
+        "row_keys": np.ascontiguousarray(keys.astype(np.int64)).view(np.int32),
+        "relaxation": np.ones((requests, nodes), np.float32),
+    }
+    per_request = ("int32", (requests,))
+    return PluginCase(
+        plugin="LossyAccept",
+        attributes={"num_candidates": 0},
+        inputs=inputs,
+        outputs={
+            "accepted_nodes": ("int32", (requests, nodes)),
+            "accepted_length": per_request,
+            "bonus_token": per_request,
+            "divergence": ("float32", (requests,)),
+            "regret_nats": ("float32", (requests,)),
+            "flags": per_request,
+            "recovery_state": per_request,
+        },
+        varying=ROW_INPUTS,
+        most_rows=32,
+    )
+
+
+# Number, first and second parameter: exact, mentored (budget, price), lenient, typical.
+_RULES = ((0, 0.0, 0.0), (1, 0.3, 0.0), (2, 0.5, 0.0), (3, 0.5, 0.0), (4, 0.1, 0.3))

@@ -10,12 +10,12 @@ torch = pytest.importorskip("torch", reason="needs torch, for device memory")
 from draftsmith.plugins.kernel_library import HeadPath, KernelError, KernelLibrary  # noqa: E402
 from draftsmith.plugins.reference.spec_vocab_head import spec_vocab_head  # noqa: E402
 
-from tests.gpu.head_cases import DeviceHead, HeadCase, Sizes, check, numbers, random_case, run  # noqa: E402
+from tests.gpu.head_cases import DeviceHead, HeadCase, Sizes, check, numbers, random_case, run, takes  # noqa: E402
 
 hypothesis = pytest.importorskip("hypothesis", reason="needs hypothesis, for random shapes")
 strategies = hypothesis.strategies
 
-PATHS = (HeadPath.GENERAL,)
+PATHS = (HeadPath.GENERAL, HeadPath.FUSED)
 TYPES = (
     ("float16", "float16"),
     ("bfloat16", "bfloat16"),
@@ -33,7 +33,13 @@ def path(request: pytest.FixtureRequest) -> HeadPath:
 
 
 def check_on(kernels: KernelLibrary, case: HeadCase, path: HeadPath, offset: int = 0) -> None:
+    skip_unless_taken(kernels, case, path)
     check(case, run(kernels, case, path, offset))
+
+
+def skip_unless_taken(kernels: KernelLibrary, case: HeadCase, path: HeadPath) -> None:
+    if not takes(kernels, case, path):
+        pytest.skip("the fused kernel does not take this shape")
 
 
 def with_rows(case: HeadCase, **changes: object) -> HeadCase:
@@ -100,6 +106,7 @@ def test_every_number_of_outputs_agrees(kernels, path, num_outputs):
 def test_equal_scores_and_logits_go_to_the_lowest_ids(kernels, path, hidden_type, num_rows):
     sizes = replace(PLAIN, num_rows=num_rows, hidden_size=16, rank=8, num_outputs=200)
     case = random_case(sizes, hidden_type, hidden_type, 9, whole=True)
+    skip_unless_taken(kernels, case, path)
     result = run(kernels, case, path)
     expected = spec_vocab_head(numbers(case.hidden), case.weights, case.options)
     for m, chosen in enumerate(expected.chosen_ids):
@@ -113,6 +120,7 @@ def test_all_equal_scores_choose_the_first_tokens(kernels, path, num_candidates)
     case = random_case(replace(PLAIN, num_candidates=num_candidates, num_outputs=1), "float16", "float16", 10)
     case = with_rows(case)
     case.w_vocab[:] = case.w_vocab[0]
+    skip_unless_taken(kernels, case, path)
     result = run(kernels, case, path)
     check(case, result)
     assert (result.chosen_ids == np.arange(num_candidates)).all()
@@ -122,6 +130,7 @@ def test_zeros_of_both_signs_are_equal(kernels, path):
     case = with_rows(random_case(PLAIN, "float16", "float16", 11))
     case.w_vocab[:] = 0.0
     case.w_vocab[::2] = -0.0
+    skip_unless_taken(kernels, case, path)
     assert (run(kernels, case, path).chosen_ids == np.arange(PLAIN.num_candidates)).all()
 
 
@@ -137,6 +146,7 @@ def test_a_row_of_hidden_states_that_is_not_finite_is_broken_alone(kernels, path
     case = with_rows(random_case(PLAIN, "float16", ranking_type, 13), request_of_row=(0, 0, 1, 1, 0))
     case.hidden[1, 77] = value
     case.hidden[3, :] = value
+    skip_unless_taken(kernels, case, path)
     result = run(kernels, case, path)
     check(case, result)
     assert (result.chosen_ids[[1, 3]] == -1).all()
@@ -202,6 +212,7 @@ def test_a_short_last_group_leaves_candidates_missing(kernels, path):
     case.w_down.abs_()
     case.w_vocab[:-1] = -1.0
     case.w_vocab[-1] = 1.0
+    skip_unless_taken(kernels, case, path)
     result = run(kernels, case, path)
     check(case, result)
     assert (result.candidate_ids[:, 0] == 4096).all()
@@ -242,6 +253,7 @@ def test_inputs_aligned_to_their_elements_alone_agree(kernels, offset):
 def test_the_same_input_gives_the_same_bits(kernels, path, requests):
     sizes = replace(PLAIN, num_vocab=50000, num_candidates=2048, num_outputs=64)
     case = with_rows(random_case(sizes, "float16", "float16", 25), request_of_row=requests)
+    skip_unless_taken(kernels, case, path)
     head = DeviceHead(kernels, case, path)
     head.launch()
     first = head.read().bits()
@@ -252,6 +264,7 @@ def test_the_same_input_gives_the_same_bits(kernels, path, requests):
 
 def test_a_launch_is_captured_in_a_graph(kernels, path):
     case = random_case(PLAIN, "float16", "float16", 26)
+    skip_unless_taken(kernels, case, path)
     head = DeviceHead(kernels, case, path)
     head.launch()
     expected = head.read().bits()
@@ -269,6 +282,7 @@ def test_a_launch_is_captured_in_a_graph(kernels, path):
 
 def test_optional_outputs_may_be_null(kernels, path):
     case = random_case(PLAIN, "float16", "float16", 28)
+    skip_unless_taken(kernels, case, path)
     head = DeviceHead(kernels, case, path)
     head.launch()
     expected = head.read()
@@ -287,6 +301,43 @@ def test_a_change_of_path_or_of_mates_keeps_the_candidates(kernels):
     for m in range(7):
         alone = run(kernels, replace(case, sizes=sizes, hidden=case.hidden[m : m + 1].clone()), HeadPath.AUTO)
         assert np.array_equal(alone.candidate_ids[0], together.candidate_ids[m])
+
+
+@pytest.mark.parametrize("ranking_type", ["float16", "int8"])
+def test_the_paths_agree_on_every_row(kernels, ranking_type):
+    sizes = replace(PLAIN, num_rows=16, num_vocab=50000, num_candidates=2048)
+    case = random_case(sizes, "float16", ranking_type, 32)
+    skip_unless_taken(kernels, case, HeadPath.FUSED)
+    fused, general = run(kernels, case, HeadPath.FUSED), run(kernels, case, HeadPath.GENERAL)
+    assert np.array_equal(fused.candidate_ids, general.candidate_ids)
+
+
+@pytest.mark.parametrize("num_rows", [2, 16])
+def test_a_row_does_not_depend_on_its_mates(kernels, path, num_rows):
+    """To the bit: sums are in the same order whatever else the launch holds."""
+    case = random_case(replace(PLAIN, num_rows=num_rows), "float16", "float16", 33)
+    skip_unless_taken(kernels, case, path)
+    together = run(kernels, case, path)
+    alone = replace(case, sizes=replace(case.sizes, num_rows=1), hidden=case.hidden[1:2].clone())
+    found = run(kernels, alone, path)
+    assert np.array_equal(found.candidate_ids[0], together.candidate_ids[1])
+    assert np.array_equal(found.candidate_logits[0], together.candidate_logits[1])
+
+
+def test_a_shape_that_only_the_general_path_takes_is_refused_by_the_fused(kernels):
+    shape = replace(random_case(PLAIN, "float16", "float16", 34).shape(HeadPath.FUSED), hidden_size=99)
+    assert kernels.head_chosen_path(replace(shape, path=HeadPath.AUTO)) is HeadPath.GENERAL
+    with pytest.raises(KernelError, match="fused path does not take this shape") as caught:
+        kernels.head_workspace_bytes(shape)
+    assert caught.value.name == "invalid_shape"
+
+
+def test_pointers_that_only_the_general_path_takes_are_refused_by_the_fused(kernels):
+    case = random_case(PLAIN, "float16", "float16", 35)
+    skip_unless_taken(kernels, case, HeadPath.FUSED)
+    with pytest.raises(KernelError, match="multiples of 16 bytes") as caught:
+        run(kernels, case, HeadPath.FUSED, offset=1)
+    assert caught.value.name == "invalid_parameter"
 
 
 @hypothesis.settings(max_examples=60, deadline=None, derandomize=True, database=None)
@@ -315,7 +366,8 @@ def test_random_shapes_agree(kernels, data):
     requests = draw(strategies.none() | strategies.lists(strategies.integers(0, 3), min_size=64, max_size=64))
     case = replace(case, request_of_row=None if requests is None else tuple(requests[:num_rows]))
     for path in PATHS:
-        check(case, run(kernels, case, path))
+        if takes(kernels, case, path):
+            check(case, run(kernels, case, path))
 
 
 @pytest.mark.parametrize(

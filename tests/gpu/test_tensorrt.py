@@ -1,4 +1,4 @@
-"""The plugin inside TensorRT.
+"""The plugins inside TensorRT.
 
 8.6: engines are built, stored, read by a fresh process and replayed from a CUDA graph. 10 and 11: creators, parsed
 models, inferred shapes and plugin objects called directly, since building an engine there needs kernel libraries for
@@ -13,12 +13,21 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from draftsmith.builder.graph.plugin_functions import declare_outputs, make_head_node, model_with_functions
+from draftsmith.builder.graph.plugin_functions import (
+    declare_outputs,
+    make_accept_node,
+    make_head_node,
+    model_with_functions,
+)
+from draftsmith.plugins.accept_kernel import SHARED_NOISE
+from draftsmith.plugins.reference.accept_step import Rule
+from draftsmith.plugins.reference.lossy_accept import AcceptParams, AcceptTree
 from draftsmith.plugins.reference.spec_vocab_head import HeadOptions, HeadWeights, spec_vocab_head
 from onnx import helper
 
+from tests.gpu import accept_cases
 from tests.gpu.tensorrt_build import Workshop, build_workshop
-from tests.gpu.tensorrt_cases import Array, PluginCase, head_case, timing_case
+from tests.gpu.tensorrt_cases import Array, PluginCase, accept_case, head_case, timing_case
 
 # fp32 sums against float64 ones.
 LOGIT_TOLERANCE = 2e-4
@@ -29,6 +38,8 @@ HEADS = {
     "grouped": head_case(4, 128, 16, 4000, k=320, out=8, group_size=16),
 }
 MOST_OF_BARE = 1.2
+# Columns of row_floats.
+FLOATS = ("temperature", "top_p", "min_p", "first", "second", "kl_cap", "kl_spent", "recovery_limit")
 
 
 @pytest.fixture(scope="session")
@@ -83,19 +94,47 @@ def check_head(case: PluginCase, outputs: dict[str, Array]) -> None:
     np.testing.assert_allclose(outputs["log_sum_exp"], expected.log_sum_exp, atol=1e-3)
 
 
+def check_accept(case: PluginCase, outputs: dict[str, Array]) -> None:
+    assert accept_cases.check(as_accept_case(case), outputs) == 0
+
+
+def as_accept_case(case: PluginCase) -> accept_cases.AcceptCase:
+    given = {name: np.asarray(value) for name, value in case.inputs.items()}
+    keys = np.ascontiguousarray(given["row_keys"]).view(np.int64)
+    trees = [
+        AcceptTree(parents=parents, token_ids=tokens, relaxation=relaxation)
+        for parents, tokens, relaxation in zip(given["parents"], given["token_ids"], given["relaxation"], strict=True)
+    ]
+    params = [
+        AcceptParams(
+            rule=Rule(int(whole[0])),
+            top_k=int(whole[1]),
+            shared_noise=bool(whole[2] & SHARED_NOISE),
+            recovery_state=int(whole[3]),
+            seed=int(key[0]),
+            position=int(key[1]),
+            **dict(zip(FLOATS, real.tolist(), strict=True)),
+        )
+        for real, whole, key in zip(given["row_floats"], given["row_ints"], keys, strict=True)
+    ]
+    logits = given["logits"].astype(np.float32)
+    return accept_cases.AcceptCase(logits=logits, logits_type="float16", trees=trees, params=params)
+
+
 @pytest.mark.parametrize("name", HEADS)
-def test_an_engine_with_the_plugin_is_read_by_a_fresh_process_and_replayed_from_a_graph(
+def test_an_engine_with_both_plugins_is_read_by_a_fresh_process_and_replayed_from_a_graph(
     name: str, builds_engines: Workshop, tmp_path: Path
 ) -> None:
-    head = HEADS[name]
-    case = head.write(tmp_path, "head")
-    engine = tmp_path / "head.engine"
+    head, accept = HEADS[name], accept_case(6, 5, 777)
+    cases = [head.write(tmp_path, "head"), accept.write(tmp_path, "accept")]
+    engine = tmp_path / "both.engine"
 
-    builds_engines.run("build", engine, case)
-    said = builds_engines.run("run", engine, case)
+    builds_engines.run("build", engine, *cases)
+    said = builds_engines.run("run", engine, *cases)
 
     assert "replayed from a graph" in said
     check_head(head, head.read(tmp_path, "head"))
+    check_accept(accept, accept.read(tmp_path, "accept"))
 
 
 def test_an_engine_read_without_the_library_says_which_plugin_is_missing(
@@ -147,16 +186,17 @@ def test_the_head_in_an_engine_takes_at_most_a_fifth_longer_than_the_bare_kernel
 def test_a_plugin_object_called_directly_gives_the_references_outputs(
     name: str, calls_directly: Workshop, tmp_path: Path
 ) -> None:
-    head = HEADS[name]
-    case = head.write(tmp_path, "head")
+    head, accept = HEADS[name], accept_case(6, 5, 777)
+    cases = [head.write(tmp_path, "head"), accept.write(tmp_path, "accept")]
 
-    calls_directly.run("direct", case)
+    calls_directly.run("direct", *cases)
 
     check_head(head, head.read(tmp_path, "head"))
+    check_accept(accept, accept.read(tmp_path, "accept"))
 
 
 @pytest.mark.parametrize("rows", ["M", 10])
-def test_a_model_with_the_operator_is_parsed_to_a_plugin_with_shapes(
+def test_a_model_with_both_operators_is_parsed_to_plugins_with_shapes(
     rows: str | int, calls_directly: Workshop, tmp_path: Path
 ) -> None:
     model = tmp_path / "model.onnx"
@@ -169,18 +209,30 @@ def test_a_model_with_the_operator_is_parsed_to_a_plugin_with_shapes(
     assert shapes["candidate_ids"] == f"{size}, 8", said
     assert shapes["candidate_logits"] == f"{size}, 8", said
     assert shapes["log_sum_exp"] == f"{size}", said
+    assert shapes["accepted_nodes"] == f"{size}, 5", said
+    assert shapes["bonus_token"] == f"{size}", said
 
 
 def make_model(rows: str | int) -> onnx.ModelProto:
-    """The operator alone."""
-    half, ints = onnx.TensorProto.FLOAT16, onnx.TensorProto.INT32
+    """Both operators side by side, M rows and M requests."""
+    half, floats, ints = onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT, onnx.TensorProto.INT32
     shapes: dict[str, tuple[int, list[str | int]]] = {
         "hidden": (half, [rows, 64]),
         "w_down": (half, [8, 64]),
         "w_vocab": (half, [500, 8]),
         "w_head": (half, [500, 64]),
         "request_of_row": (ints, [rows]),
+        "logits": (half, [rows, 5, 500]),
+        "parents": (ints, [rows, 5]),
+        "token_ids": (ints, [rows, 5]),
+        "num_nodes": (ints, [rows]),
+        "row_floats": (floats, [rows, 8]),
+        "row_ints": (ints, [rows, 4]),
+        "row_keys": (ints, [rows, 4]),
+        "relaxation": (floats, [rows, 5]),
     }
-    head = make_head_node(list(shapes), k=40, out=8)
+    head = make_head_node(list(shapes)[:5], k=40, out=8)
+    accept = make_accept_node(list(shapes)[5:])
+    outputs = [*declare_outputs(head), *declare_outputs(accept)]
     values = [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in shapes.items()]
-    return model_with_functions(helper.make_graph([head], "head", values, declare_outputs(head)))
+    return model_with_functions(helper.make_graph([head, accept], "both", values, outputs))

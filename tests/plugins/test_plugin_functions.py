@@ -8,7 +8,12 @@ import numpy.typing as npt
 import onnx
 import onnxruntime
 import pytest
-from draftsmith.builder.graph.plugin_functions import declare_outputs, make_head_node, model_with_functions
+from draftsmith.builder.graph.plugin_functions import (
+    declare_outputs,
+    make_accept_node,
+    make_head_node,
+    model_with_functions,
+)
 from draftsmith.plugins.reference.spec_vocab_head import HeadOptions, HeadOutputs, HeadWeights, spec_vocab_head
 from onnx import helper
 
@@ -110,3 +115,18 @@ def test_candidates_that_are_missing_are_marked() -> None:
     compare(outputs, expect_head(feeds, 16, 16, 16, shared=False))
     missing = outputs["candidate_ids"] == -1
     assert missing.sum() == 2 and (outputs["candidate_logits"][missing] == -np.inf).all()
+
+
+@pytest.mark.parametrize("num_candidates", [0, 7])
+def test_an_acceptance_node_is_a_plugin_with_seven_outputs(num_candidates: int) -> None:
+    names = [f"input{i}" for i in range(10 if num_candidates else 8)]
+
+    node = make_accept_node(names, num_candidates=num_candidates)
+    outputs = declare_outputs(node)
+
+    attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+    assert (node.op_type, node.domain, list(node.input)) == ("LossyAccept", "draftsmith", names)
+    assert attributes["num_candidates"] == num_candidates
+    assert [len(one.type.tensor_type.shape.dim) for one in outputs] == [2, 1, 1, 1, 1, 1, 1]
+    real = [one.name for one in outputs if one.type.tensor_type.elem_type == onnx.TensorProto.FLOAT]
+    assert real == ["divergence", "regret_nats"]

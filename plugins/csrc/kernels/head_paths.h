@@ -33,6 +33,14 @@ size_t general_workspace_bytes(const draftsmith_head_shape &shape, const Device 
 draftsmith_status general_launch(const draftsmith_head_shape &shape, const draftsmith_head_arguments &arguments,
                                  const Device &device, cudaStream_t stream);
 
+bool hopper_supports(const draftsmith_head_shape &shape, const Device &device);
+/* Of a supported shape: whether it takes these, the workspace apart. */
+bool hopper_takes_pointers(const draftsmith_head_shape &shape, const draftsmith_head_arguments &arguments,
+                           const Device &device);
+size_t hopper_workspace_bytes(const draftsmith_head_shape &shape, const Device &device);
+draftsmith_status hopper_launch(const draftsmith_head_shape &shape, const draftsmith_head_arguments &arguments,
+                                const Device &device, cudaStream_t stream);
+
 } // namespace draftsmith
 
 #endif

@@ -101,8 +101,8 @@ draftsmith_status check_counts(const draftsmith_head_shape &shape)
                     shape.num_outputs);
     if (const draftsmith_status status = check_range("num_outputs", shape.num_outputs, 1, most))
         return status;
-    if (shape.path < DRAFTSMITH_HEAD_AUTO || shape.path > DRAFTSMITH_HEAD_GENERAL)
-        return fail(DRAFTSMITH_INVALID_PARAMETER, "path: expected auto (0) or general (1), found %d",
+    if (shape.path < DRAFTSMITH_HEAD_AUTO || shape.path > DRAFTSMITH_HEAD_FUSED)
+        return fail(DRAFTSMITH_INVALID_PARAMETER, "path: expected auto (0), general (1) or fused (2), found %d",
                     shape.path);
     return DRAFTSMITH_OK;
 }
@@ -119,7 +119,23 @@ draftsmith_status check_shape(const draftsmith_head_shape *shape, Device &device
         status = check_sizes(*shape);
     if (status == DRAFTSMITH_OK)
         status = check_counts(*shape);
+    if (status == DRAFTSMITH_OK && shape->path == DRAFTSMITH_HEAD_FUSED && !hopper_supports(*shape, device))
+        return fail(DRAFTSMITH_INVALID_SHAPE,
+                    "path: the fused path does not take this shape on this device. Use auto (0) or general (1).");
     return status;
+}
+
+bool may_be_fused(const draftsmith_head_shape &shape, const Device &device)
+{
+    return shape.path != DRAFTSMITH_HEAD_GENERAL && hopper_supports(shape, device);
+}
+
+/* Of whatever path the pointers allow. */
+size_t needed_bytes(const draftsmith_head_shape &shape, const Device &device)
+{
+    const size_t general = shape.path == DRAFTSMITH_HEAD_FUSED ? 0 : general_workspace_bytes(shape, device);
+    const size_t fused = may_be_fused(shape, device) ? hopper_workspace_bytes(shape, device) : 0;
+    return general > fused ? general : fused;
 }
 
 draftsmith_status check_pointer(const char *name, const void *pointer, bool is_required, size_t alignment)
@@ -157,7 +173,7 @@ draftsmith_status check_arguments(const draftsmith_head_shape &shape, const draf
     for (const auto &one : pointers)
         if (const auto status = check_pointer(one.name, one.pointer, one.is_required, one.alignment))
             return status;
-    const size_t needed = general_workspace_bytes(shape, device);
+    const size_t needed = needed_bytes(shape, device);
     if (arguments->workspace_bytes < needed)
         return fail(DRAFTSMITH_WORKSPACE_TOO_SMALL, "workspace: expected at least %zu bytes, found %zu", needed,
                     arguments->workspace_bytes);
@@ -175,7 +191,18 @@ draftsmith_status draftsmith_head_workspace_bytes(const draftsmith_head_shape *s
         return status;
     if (!num_bytes)
         return fail(DRAFTSMITH_NULL_POINTER, "num_bytes: expected a pointer, found null");
-    *num_bytes = general_workspace_bytes(*shape, device);
+    *num_bytes = needed_bytes(*shape, device);
+    return DRAFTSMITH_OK;
+}
+
+draftsmith_status draftsmith_head_chosen_path(const draftsmith_head_shape *shape, int32_t *path)
+{
+    Device device;
+    if (const draftsmith_status status = check_shape(shape, device))
+        return status;
+    if (!path)
+        return fail(DRAFTSMITH_NULL_POINTER, "path: expected a pointer, found null");
+    *path = may_be_fused(*shape, device) ? DRAFTSMITH_HEAD_FUSED : DRAFTSMITH_HEAD_GENERAL;
     return DRAFTSMITH_OK;
 }
 
@@ -188,6 +215,13 @@ draftsmith_status draftsmith_head_launch(const draftsmith_head_shape *shape,
         status = check_arguments(*shape, arguments, device);
     if (status != DRAFTSMITH_OK)
         return status;
+    const bool is_fused = may_be_fused(*shape, device) && hopper_takes_pointers(*shape, *arguments, device);
+    if (shape->path == DRAFTSMITH_HEAD_FUSED && !is_fused)
+        return fail(DRAFTSMITH_INVALID_PARAMETER,
+                    "path: the fused path takes tensors at multiples of 16 bytes, and request_of_row for as many rows "
+                    "as fit in one pass. Use auto (0) or general (1).");
+    if (is_fused)
+        return hopper_launch(*shape, *arguments, device, static_cast<cudaStream_t>(stream));
     return general_launch(*shape, *arguments, device, static_cast<cudaStream_t>(stream));
 }
 

@@ -23,8 +23,9 @@ extern "C" {
 enum { DRAFTSMITH_HEAD_MAX_ROWS = 64, DRAFTSMITH_HEAD_MAX_OUTPUTS = 1024, DRAFTSMITH_WORKSPACE_ALIGNMENT = 256 };
 
 typedef enum draftsmith_head_path {
-    DRAFTSMITH_HEAD_AUTO = 0,   /* the fastest that takes the shape: general, so far the only one */
-    DRAFTSMITH_HEAD_GENERAL = 1 /* several kernels, SM 7.5 and later, every shape */
+    DRAFTSMITH_HEAD_AUTO = 0,    /* fused where it takes the shape and the pointers, else general */
+    DRAFTSMITH_HEAD_GENERAL = 1, /* several kernels, SM 7.5 and later, every shape */
+    DRAFTSMITH_HEAD_FUSED = 2    /* one cooperative kernel, SM 9.0 and later, the shapes that fit */
 } draftsmith_head_path;
 
 typedef struct draftsmith_head_shape {
@@ -58,6 +59,10 @@ typedef struct draftsmith_head_arguments {
 /* Bytes of workspace that a launch of this shape needs on the current device. */
 DRAFTSMITH_API draftsmith_status draftsmith_head_workspace_bytes(const draftsmith_head_shape *shape,
                                                                  size_t *num_bytes);
+
+/* The path that a launch of this shape takes on the current device, if its pointers are aligned to 16 bytes and
+ * request_of_row is null: a draftsmith_head_path other than AUTO. Refuses a fused path that does not take the shape. */
+DRAFTSMITH_API draftsmith_status draftsmith_head_chosen_path(const draftsmith_head_shape *shape, int32_t *path);
 
 /* Enqueues the head on `stream` (a cudaStream_t) of the current device. Two launches that may overlap need a workspace
  * each. */

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <cuda_runtime_api.h>
 
+#include "lossy_accept_operator.h"
 #include "operator.h"
 #include "spec_vocab_head_operator.h"
 
@@ -35,7 +36,7 @@ extern "C" {
 const char draftsmith_plugins_metadata[] =
     "draftsmith-plugins:{\"version\": 1, \"kernels_version\": 1, \"tensorrt\": " DRAFTSMITH_TEXT(NV_TENSORRT_MAJOR) ", "
     "\"cuda\": " DRAFTSMITH_TEXT(DRAFTSMITH_CUDA_MAJOR) ", \"machine\": \"" DRAFTSMITH_MACHINE "\", "
-    "\"architectures\": \"" DRAFTSMITH_ARCHITECTURES "\", \"plugins\": [\"SpecVocabHead\"]}";
+    "\"architectures\": \"" DRAFTSMITH_ARCHITECTURES "\", \"plugins\": [\"SpecVocabHead\", \"LossyAccept\"]}";
 static_assert(DRAFTSMITH_PLUGINS_VERSION == 1 && DRAFTSMITH_KERNELS_VERSION == 1, "the metadata names the versions");
 
 int32_t draftsmith_plugins_version(void) { return DRAFTSMITH_PLUGINS_VERSION; }
@@ -74,5 +75,5 @@ static const int32_t registered_at_load = draftsmith_plugins_register();
 extern "C" int32_t draftsmith_plugins_register(void)
 {
     using namespace draftsmith::tensorrt;
-    return register_operator<SpecVocabHeadOperator>();
+    return register_operator<SpecVocabHeadOperator>() + register_operator<LossyAcceptOperator>();
 }

@@ -3,6 +3,7 @@
 #define DRAFTSMITH_TESTS_BARE_KERNELS_H
 
 #include "device.h"
+#include "lossy_accept.h"
 #include "spec_vocab_head.h"
 
 inline void check_kernel(draftsmith_status status)
@@ -34,7 +35,10 @@ class BareKernel {
         std::map<std::string, const CaseTensor *> tensors;
         for (const CaseTensor &tensor : made.inputs)
             tensors[tensor.name] = &tensor;
-        prepare_head(attributes, tensors, addresses);
+        if (made.plugin == "SpecVocabHead")
+            prepare_head(attributes, tensors, addresses);
+        else
+            prepare_accept(attributes, tensors, addresses);
     }
 
     void launch(cudaStream_t stream) const { launch_(stream); }
@@ -86,6 +90,35 @@ class BareKernel {
         arguments.log_sum_exp = find<float>(at, "log_sum_exp");
         arguments.workspace = workspace_->data(), arguments.workspace_bytes = num_bytes;
         launch_ = [=](cudaStream_t stream) { check_kernel(draftsmith_head_launch(&shape, &arguments, stream)); };
+    }
+
+    void prepare_accept(const Attributes &attributes, const Tensors &tensors, const Addresses &at)
+    {
+        draftsmith_accept_shape shape{};
+        shape.num_requests = size(tensors, "logits", 0);
+        shape.max_nodes = size(tensors, "logits", 1);
+        shape.num_vocab = size(tensors, "logits", 2);
+        shape.num_candidates = attributes.at("num_candidates");
+        shape.logits_type = type_of(*tensors.at("logits"));
+        size_t num_bytes = 0;
+        check_kernel(draftsmith_accept_workspace_bytes(&shape, &num_bytes, nullptr));
+        workspace_ = std::make_unique<Buffer>(num_bytes);
+        draftsmith_accept_arguments arguments{};
+        arguments.logits = find<void>(at, "logits");
+        arguments.parents = find<int32_t>(at, "parents"), arguments.token_ids = find<int32_t>(at, "token_ids");
+        arguments.num_nodes = find<int32_t>(at, "num_nodes");
+        arguments.candidate_ids = find<int32_t>(at, "candidate_ids");
+        arguments.candidate_log_probs = find<float>(at, "candidate_log_probs");
+        arguments.row_floats = find<float>(at, "row_floats"), arguments.row_ints = find<int32_t>(at, "row_ints");
+        arguments.row_keys = find<int64_t>(at, "row_keys"), arguments.relaxation = find<float>(at, "relaxation");
+        arguments.accepted_nodes = find<int32_t>(at, "accepted_nodes");
+        arguments.accepted_length = find<int32_t>(at, "accepted_length");
+        arguments.bonus_token = find<int32_t>(at, "bonus_token");
+        arguments.divergence = find<float>(at, "divergence"), arguments.regret_nats = find<float>(at, "regret_nats");
+        arguments.flags = find<int32_t>(at, "flags");
+        arguments.recovery_state = find<int32_t>(at, "recovery_state");
+        arguments.workspace = workspace_->data(), arguments.workspace_bytes = num_bytes;
+        launch_ = [=](cudaStream_t stream) { check_kernel(draftsmith_accept_launch(&shape, &arguments, stream)); };
     }
 
     std::map<std::string, std::unique_ptr<Buffer>> outputs_;

@@ -1,0 +1,10 @@
+#include "accept_kernel.cuh"
+
+namespace draftsmith {
+
+cudaError_t launch_accept_half(const AcceptJob &job, int num_blocks, size_t shared_bytes, cudaStream_t stream)
+{
+    return launch_typed<__half>(job, num_blocks, shared_bytes, stream);
+}
+
+} // namespace draftsmith
