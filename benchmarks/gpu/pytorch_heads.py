@@ -47,5 +47,7 @@ def ranked_head(
         best = torch.topk(logits, num_outputs, dim=1)
         return Found(chosen.gather(1, best.indices), best.values, torch.logsumexp(logits, 1))
 
+    if compiled:
+        torch.compiler.reset()  # or shapes beyond the eighth would run uncompiled
     run = torch.compile(step, dynamic=False) if compiled else step
     return lambda index: run(hidden[index], weights.down[index], weights.rankings[index], weights.head)
