@@ -3,18 +3,10 @@
 #ifndef DRAFTSMITH_HEAD_PATHS_H
 #define DRAFTSMITH_HEAD_PATHS_H
 
-#include <cuda_runtime.h>
-
+#include "launch_checks.h"
 #include "spec_vocab_head.h"
 
 namespace draftsmith {
-
-/* What the choice of a path and of tile sizes depends on. */
-struct Device {
-    int major, minor;
-    int num_multiprocessors;
-    int max_shared_bytes; /* of a block, opted in */
-};
 
 /* Rows of w_vocab. */
 inline int num_ranked(const draftsmith_head_shape &shape)

@@ -1,5 +1,6 @@
 /* Checks of LossyAccept's parameters, its workspace, and its launch. */
 #include "accept_job.h"
+#include "launch_checks.h"
 #include "status_detail.h"
 
 using namespace draftsmith;
@@ -8,46 +9,7 @@ namespace {
 
 enum { WORKSPACE_ALIGNMENT = 256, BLOCKS_A_MULTIPROCESSOR = 8 };
 
-struct AcceptDevice {
-    int major, minor, num_multiprocessors, max_shared_bytes;
-};
-
-/* Attributes of the current device, asked once a device. */
-draftsmith_status find_device(AcceptDevice &device)
-{
-    enum { CACHED = 16 };
-    static thread_local AcceptDevice known[CACHED] = {};
-    int index = 0;
-    cudaError_t error = cudaGetDevice(&index);
-    if (error == cudaSuccess && index < CACHED && known[index].major != 0) {
-        device = known[index];
-        return DRAFTSMITH_OK;
-    }
-    const struct {
-        cudaDeviceAttr attribute;
-        int *value;
-    } wanted[] = {{cudaDevAttrComputeCapabilityMajor, &device.major},
-                  {cudaDevAttrComputeCapabilityMinor, &device.minor},
-                  {cudaDevAttrMultiProcessorCount, &device.num_multiprocessors},
-                  {cudaDevAttrMaxSharedMemoryPerBlockOptin, &device.max_shared_bytes}};
-    for (const auto &one : wanted)
-        if (error == cudaSuccess)
-            error = cudaDeviceGetAttribute(one.value, one.attribute, index);
-    if (error != cudaSuccess)
-        return fail(DRAFTSMITH_CUDA_ERROR, "device: %s", cudaGetErrorString(error));
-    if (index < CACHED)
-        known[index] = device;
-    return DRAFTSMITH_OK;
-}
-
-draftsmith_status check_range(const char *name, int value, int least, int most)
-{
-    if (value >= least && value <= most)
-        return DRAFTSMITH_OK;
-    return fail(DRAFTSMITH_INVALID_SHAPE, "%s: expected %d to %d, found %d", name, least, most, value);
-}
-
-draftsmith_status check_type(int32_t type, const AcceptDevice &device)
+draftsmith_status check_type(int32_t type, const Device &device)
 {
     if (type != DRAFTSMITH_FLOAT16 && type != DRAFTSMITH_BFLOAT16 && type != DRAFTSMITH_FLOAT32)
         return fail(DRAFTSMITH_UNSUPPORTED_TYPE,
@@ -62,7 +24,7 @@ draftsmith_status check_type(int32_t type, const AcceptDevice &device)
     return DRAFTSMITH_OK;
 }
 
-draftsmith_status check_shape(const draftsmith_accept_shape *shape, AcceptDevice &device)
+draftsmith_status check_shape(const draftsmith_accept_shape *shape, Device &device)
 {
     if (!shape)
         return fail(DRAFTSMITH_NULL_POINTER, "shape: expected a pointer, found null");
@@ -109,7 +71,7 @@ class Layout {
 };
 
 /* Slices so short that the blocks fill the device a few times over, but no warp of a block without a chunk. */
-AcceptJob lay_out(const draftsmith_accept_shape &shape, const AcceptDevice &device, void *base)
+AcceptJob lay_out(const draftsmith_accept_shape &shape, const Device &device, void *base)
 {
     AcceptJob job{};
     job.shape = shape;
@@ -131,16 +93,6 @@ AcceptJob lay_out(const draftsmith_accept_shape &shape, const AcceptDevice &devi
     layout.take(job.draw_sums, num_requests * job.num_chunks);
     job.num_bytes = layout.num_bytes();
     return job;
-}
-
-draftsmith_status check_pointer(const char *name, const void *pointer, bool is_required, size_t alignment)
-{
-    if (!pointer && is_required)
-        return fail(DRAFTSMITH_NULL_POINTER, "%s: expected a device pointer, found null", name);
-    if (reinterpret_cast<uintptr_t>(pointer) % alignment != 0)
-        return fail(DRAFTSMITH_MISALIGNED_POINTER, "%s: expected an address that is a multiple of %zu, found %p", name,
-                    alignment, pointer);
-    return DRAFTSMITH_OK;
 }
 
 draftsmith_status check_arguments(const draftsmith_accept_shape &shape, const draftsmith_accept_arguments *arguments,
@@ -188,7 +140,7 @@ extern "C" {
 draftsmith_status draftsmith_accept_workspace_bytes(const draftsmith_accept_shape *shape, size_t *num_bytes,
                                                     size_t *counter_bytes)
 {
-    AcceptDevice device;
+    Device device;
     if (const draftsmith_status status = check_shape(shape, device))
         return status;
     if (!num_bytes)
@@ -203,7 +155,7 @@ draftsmith_status draftsmith_accept_workspace_bytes(const draftsmith_accept_shap
 draftsmith_status draftsmith_accept_launch(const draftsmith_accept_shape *shape,
                                            const draftsmith_accept_arguments *arguments, void *stream)
 {
-    AcceptDevice device;
+    Device device;
     if (const draftsmith_status status = check_shape(shape, device))
         return status;
     const size_t needed = lay_out(*shape, device, nullptr).num_bytes;

@@ -9,41 +9,6 @@ namespace {
 
 enum { MOST_HIDDEN = 65536, MOST_RANK = 8192, MOST_VOCAB = 1 << 20, MOST_GROUP = 256 };
 
-/* Attributes of the current device, asked once a device. */
-draftsmith_status find_device(Device &device)
-{
-    enum { CACHED = 16 };
-    static thread_local Device known[CACHED] = {};
-    int index = 0;
-    cudaError_t error = cudaGetDevice(&index);
-    if (error == cudaSuccess && index < CACHED && known[index].major != 0) {
-        device = known[index];
-        return DRAFTSMITH_OK;
-    }
-    const struct {
-        cudaDeviceAttr attribute;
-        int *value;
-    } wanted[] = {{cudaDevAttrComputeCapabilityMajor, &device.major},
-                  {cudaDevAttrComputeCapabilityMinor, &device.minor},
-                  {cudaDevAttrMultiProcessorCount, &device.num_multiprocessors},
-                  {cudaDevAttrMaxSharedMemoryPerBlockOptin, &device.max_shared_bytes}};
-    for (const auto &one : wanted)
-        if (error == cudaSuccess)
-            error = cudaDeviceGetAttribute(one.value, one.attribute, index);
-    if (error != cudaSuccess)
-        return fail(DRAFTSMITH_CUDA_ERROR, "device: %s", cudaGetErrorString(error));
-    if (index < CACHED)
-        known[index] = device;
-    return DRAFTSMITH_OK;
-}
-
-draftsmith_status check_range(const char *name, int value, int least, int most)
-{
-    if (value >= least && value <= most)
-        return DRAFTSMITH_OK;
-    return fail(DRAFTSMITH_INVALID_SHAPE, "%s: expected %d to %d, found %d", name, least, most, value);
-}
-
 draftsmith_status check_types(const draftsmith_head_shape &shape, const Device &device)
 {
     if (shape.hidden_type != DRAFTSMITH_FLOAT16 && shape.hidden_type != DRAFTSMITH_BFLOAT16)
@@ -141,16 +106,6 @@ size_t needed_bytes(const draftsmith_head_shape &shape, const Device &device)
     const size_t general = shape.path == DRAFTSMITH_HEAD_FUSED ? 0 : general_workspace_bytes(shape, device);
     const size_t fused = may_be_fused(shape, device) ? hopper_workspace_bytes(shape, device) : 0;
     return general > fused ? general : fused;
-}
-
-draftsmith_status check_pointer(const char *name, const void *pointer, bool is_required, size_t alignment)
-{
-    if (!pointer && is_required)
-        return fail(DRAFTSMITH_NULL_POINTER, "%s: expected a device pointer, found null", name);
-    if (reinterpret_cast<uintptr_t>(pointer) % alignment != 0)
-        return fail(DRAFTSMITH_MISALIGNED_POINTER, "%s: expected an address that is a multiple of %zu, found %p", name,
-                    alignment, pointer);
-    return DRAFTSMITH_OK;
 }
 
 draftsmith_status check_arguments(const draftsmith_head_shape &shape, const draftsmith_head_arguments *arguments,
