@@ -270,6 +270,9 @@ def _find_draft(plan: BuildPlan, checkpoint_hash: str) -> Path | None:
     path = find_draft(plan.draft, checkpoint_hash) if plan.backend == "onnxruntime" else None
     if path is not None and not path.exists():
         raise CheckpointError("draft", expected="a folder or file", found="none", where=str(path))
+    vocabulary = plan.draft.vocabulary
+    if vocabulary is not None and not vocabulary.is_file():
+        raise UsageError("--draft-vocabulary", expected="a file", found="none", where=str(vocabulary))
     return path
 
 

@@ -85,12 +85,15 @@ def _fit(
     from ..checkpoint.source import open_checkpoint
     from ..package.fingerprint import hash_checkpoint
     from ..vocabulary.files import make_facts, save_ranking
-    from ..vocabulary.fit import fit_seen, see_text
+    from ..vocabulary.fit import choose_rank, fit_seen, see_text
     from ..vocabulary.passages import read_documents
 
     progress = open_progress(quiet)
     documents, held_out = (None if path is None else read_documents(path) for path in texts)
     with open_checkpoint(target) as checkpoint:
+        if draft is None:  # a draft's head may be narrower
+            spec = checkpoint.spec
+            choose_rank(options, vocab_size=spec.vocab_size, hidden_size=spec.hidden_size)
         sha256 = hash_checkpoint(target, progress)
         opened = None if draft is None else _open_draft(draft, checkpoint, sha256)
         seen = see_text(checkpoint, opened, documents, held_out, progress)

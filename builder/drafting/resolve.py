@@ -2,7 +2,6 @@
 
 import logging
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from ..errors import UsageError
 from ..progress import Progress
 from ..quantize.float_states import FloatStates
 from ..spec.ranking import Ranking
-from ..vocabulary.files import load_ranking, load_subset
+from ..vocabulary.files import is_subset_file, load_ranking, load_subset
 from ..vocabulary.fit import fit_draft_ranking, measure_ranking
 from .locate import find_draft
 from .share import share_equal_tables
@@ -100,18 +99,9 @@ def _default_head(choice: DraftChoice, draft: DraftCheckpoint) -> str:
     """Its own subset where it has one, the subset that was given, else a speculative vocabulary."""
     if draft.target_ids is not None:
         return "subset"
-    if choice.vocabulary is not None and _is_subset(choice.vocabulary):
+    if choice.vocabulary is not None and is_subset_file(choice.vocabulary):
         return "subset"
     return "full" if draft.spec.own_head else "speculative"
-
-
-def _is_subset(path: Path) -> bool:
-    if path.suffix == ".npy":
-        return True
-    from safetensors import safe_open  # noqa: PLC0415 (optional extra)
-
-    with safe_open(str(path), framework="np") as file:
-        return dict(file.metadata() or {}).get("format") == "draftsmith-subset"
 
 
 def _find_ranking(

@@ -49,7 +49,8 @@ class TrainSettings:
     def __post_init__(self) -> None:
         for name in ("text_tokens", "text_batch", "batch", "loss_rows", "num_steps", "max_steps", "rank"):
             if getattr(self, name) < 1:
-                raise UsageError(f"--{name.replace('_', '-')}", expected="at least 1", found=str(getattr(self, name)))
+                option = "tokens" if name == "text_tokens" else name.replace("_", "-")
+                raise UsageError(f"--{option}", expected="at least 1", found=str(getattr(self, name)))
         if self.length < self.num_steps + 4:
             raise UsageError("--length", expected=f"at least {self.num_steps + 4}", found=str(self.length))
         if self.long_length < self.length:

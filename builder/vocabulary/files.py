@@ -167,6 +167,19 @@ def _save_npy(part: Path, ids: npt.NDArray[np.int32]) -> None:
         np.save(file, ids, allow_pickle=False)
 
 
+def is_subset_file(path: Path) -> bool:
+    """Whether a vocabulary file holds a subset. Raises ``CheckpointError`` where it is no whole file of either kind."""
+    if path.suffix == ".npy":
+        return True
+    from safetensors import SafetensorError, safe_open  # noqa: PLC0415 (optional extra)
+
+    try:
+        with safe_open(str(path), framework="np") as file:
+            return dict(file.metadata() or {}).get("format") == _KINDS["subset"]
+    except (OSError, SafetensorError) as error:
+        raise _wrong(path, "vocabulary file", "a safetensors file", str(error)) from error
+
+
 def _load(path: Path, kind: str, target_sha256: str | None) -> tuple[dict[str, Array], dict[str, str], VocabularyFacts]:
     from safetensors import SafetensorError, safe_open  # noqa: PLC0415 (optional extra)
 

@@ -123,16 +123,22 @@ def see_text(
     return SeenText(fitted=states[0], held_out=states[1], head=head, target=own)
 
 
-def fit_seen(seen: SeenText, options: FitOptions, progress: Progress) -> FittedRanking:
-    """Fit and measure. Raises ``UsageError`` where rank or candidates do not suit the head."""
-    vocab_size, size = seen.head.shape
-    rank = options.rank if options.rank is not None else max(1, size // (4 if options.grouped else 16))
-    if not 1 <= rank <= size:
-        raise UsageError("--rank", expected=f"1 to the hidden size {size}", found=str(rank))
+def choose_rank(options: FitOptions, *, vocab_size: int, hidden_size: int) -> int:
+    """The rank asked for or the usual one. Raises ``UsageError`` where rank or candidates do not suit such a head."""
+    rank = options.rank if options.rank is not None else max(1, hidden_size // (4 if options.grouped else 16))
+    if not 1 <= rank <= hidden_size:
+        raise UsageError("--rank", expected=f"1 to the hidden size {hidden_size}", found=str(rank))
     if not 1 <= options.num_candidates <= vocab_size:
         raise UsageError(
             "--candidates", expected=f"1 to the vocabulary's {vocab_size:,}", found=str(options.num_candidates)
         )
+    return rank
+
+
+def fit_seen(seen: SeenText, options: FitOptions, progress: Progress) -> FittedRanking:
+    """Fit and measure. Raises ``UsageError`` where rank or candidates do not suit the head."""
+    vocab_size, size = seen.head.shape
+    rank = choose_rank(options, vocab_size=vocab_size, hidden_size=size)
     weight, table, mean = 0.0, None, None
     with progress.stage("fit ranking") as stage:
         ranking = _fit(seen.fitted, seen.head, rank, options)

@@ -205,6 +205,13 @@ def test_a_disk_that_is_too_small_is_found_before_anything_is_written(
     assert not plan.output.parent.exists()
 
 
+def test_a_missing_vocabulary_file_is_found_before_anything_is_built(plan: BuildPlan, tmp_path: Path) -> None:
+    draft = DraftChoice(source=str(tmp_path), vocabulary=tmp_path / "none.safetensors")
+    with pytest.raises(UsageError, match="--draft-vocabulary: expected a file, found none"):
+        build(replace(plan, draft=draft), QUIET)
+    assert not plan.output.parent.exists()
+
+
 def test_a_draft_needs_room_on_the_disk_as_well(
     plan: BuildPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ import pytest
 from draftsmith.builder.errors import CheckpointError
 from draftsmith.builder.spec.ranking import Ranking
 from draftsmith.builder.vocabulary.files import (
+    is_subset_file,
     load_ranking,
     load_subset,
     make_facts,
@@ -126,3 +127,11 @@ def test_codes_by_hand():
     codes, scales = round_rows(np.array([[1.27, -0.635, 0.0], [0, 0, 0]], np.float32))
     np.testing.assert_array_equal(codes, [[127, -64, 0], [0, 0, 0]])  # -63.5 goes to the even -64
     np.testing.assert_allclose(scales, [0.01, 0])
+
+
+@pytest.mark.parametrize("content", [b"", b"\x10\x00\x00\x00\x00\x00\x00\x00{"])
+def test_a_damaged_vocabulary_file_is_named_before_its_kind_is_known(tmp_path, content):
+    path = tmp_path / "damaged.safetensors"
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"vocabulary file: expected a safetensors file, found .*damaged"):
+        is_subset_file(path)
