@@ -1,9 +1,9 @@
 """LossyAccept's kernel from Python: device pointers as integers, beside ``kernel_library``'s SpecVocabHead."""
 
 import ctypes
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from .kernel_library import ElementType, KernelLibrary
+from .kernel_library import ElementType, KernelLibrary, pack_addresses, pack_sizes
 
 NUM_FLOATS, NUM_INTS = 8, 4
 SHARED_NOISE, SAMPLED = 1, 2
@@ -46,17 +46,6 @@ class AcceptArguments:
     workspace_bytes: int
 
 
-class _AcceptShapeStruct(ctypes.Structure):
-    _fields_ = [(field.name, ctypes.c_int32) for field in fields(AcceptShape)]
-
-
-class _AcceptArgumentsStruct(ctypes.Structure):
-    _fields_ = [
-        (field.name, ctypes.c_size_t if field.name == "workspace_bytes" else ctypes.c_void_p)
-        for field in fields(AcceptArguments)
-    ]
-
-
 class AcceptKernel:
     """LossyAccept of a loaded library. Calls act on the calling thread's current device."""
 
@@ -66,21 +55,12 @@ class AcceptKernel:
     def workspace_bytes(self, shape: AcceptShape) -> tuple[int, int]:
         """Bytes of workspace that a launch of this shape needs, and how many of the first are its counters."""
         size, counters = ctypes.c_size_t(), ctypes.c_size_t()
-        struct = _shape_struct(shape)
         self._library.call(
-            "draftsmith_accept_workspace_bytes", ctypes.byref(struct), ctypes.byref(size), ctypes.byref(counters)
+            "draftsmith_accept_workspace_bytes", pack_sizes(shape), ctypes.byref(size), ctypes.byref(counters)
         )
         return size.value, counters.value
 
     def launch(self, shape: AcceptShape, arguments: AcceptArguments, stream: int) -> None:
         """Enqueue on ``stream``, a ``cudaStream_t`` as a number."""
-        values = {field.name: getattr(arguments, field.name) or None for field in fields(AcceptArguments)}
-        values["workspace_bytes"] = arguments.workspace_bytes
-        struct, sizes = _AcceptArgumentsStruct(**values), _shape_struct(shape)
-        self._library.call(
-            "draftsmith_accept_launch", ctypes.byref(sizes), ctypes.byref(struct), ctypes.c_void_p(stream)
-        )
-
-
-def _shape_struct(shape: AcceptShape) -> _AcceptShapeStruct:
-    return _AcceptShapeStruct(**{field.name: int(getattr(shape, field.name)) for field in fields(AcceptShape)})
+        sizes, addresses = pack_sizes(shape), pack_addresses(arguments)
+        self._library.call("draftsmith_accept_launch", sizes, addresses, ctypes.c_void_p(stream))

@@ -81,15 +81,16 @@ class HeadArguments:
     workspace_bytes: int
 
 
-class _HeadShapeStruct(ctypes.Structure):
-    _fields_ = [(field.name, ctypes.c_int32) for field in fields(HeadShape)]
+def pack_sizes(shape: Any) -> ctypes.Array[ctypes.c_int32]:
+    """A dataclass of whole numbers as the structure of int32 that the C interface has for it."""
+    values = [int(getattr(shape, field.name)) for field in fields(shape)]
+    return (ctypes.c_int32 * len(values))(*values)
 
 
-class _HeadArgumentsStruct(ctypes.Structure):
-    _fields_ = [
-        (field.name, ctypes.c_size_t if field.name == "workspace_bytes" else ctypes.c_void_p)
-        for field in fields(HeadArguments)
-    ]
+def pack_addresses(arguments: Any) -> ctypes.Array[ctypes.c_size_t]:
+    """A dataclass of device addresses and sizes as the structure of pointers and size_t that the C interface has."""
+    values = [getattr(arguments, field.name) for field in fields(arguments)]
+    return (ctypes.c_size_t * len(values))(*values)
 
 
 class KernelLibrary:
@@ -113,22 +114,19 @@ class KernelLibrary:
     def head_workspace_bytes(self, shape: HeadShape) -> int:
         """Bytes of workspace that ``head_launch`` of this shape needs."""
         size = ctypes.c_size_t()
-        self.call("draftsmith_head_workspace_bytes", ctypes.byref(_shape_struct(shape)), ctypes.byref(size))
+        self.call("draftsmith_head_workspace_bytes", pack_sizes(shape), ctypes.byref(size))
         return size.value
 
     def head_chosen_path(self, shape: HeadShape) -> HeadPath:
         """Which path a launch of this shape takes if its pointers are aligned to 16 bytes and no rows share."""
         path = ctypes.c_int32()
-        self.call("draftsmith_head_chosen_path", ctypes.byref(_shape_struct(shape)), ctypes.byref(path))
+        self.call("draftsmith_head_chosen_path", pack_sizes(shape), ctypes.byref(path))
         return HeadPath(path.value)
 
     def head_launch(self, shape: HeadShape, arguments: HeadArguments, stream: int) -> None:
         """Enqueue SpecVocabHead on ``stream``, a ``cudaStream_t`` as a number."""
-        values = {field.name: getattr(arguments, field.name) or None for field in fields(HeadArguments)}
-        values["workspace_bytes"] = arguments.workspace_bytes
-        struct = _HeadArgumentsStruct(**values)
-        stream_pointer = ctypes.c_void_p(stream)
-        self.call("draftsmith_head_launch", ctypes.byref(_shape_struct(shape)), ctypes.byref(struct), stream_pointer)
+        sizes, addresses = pack_sizes(shape), pack_addresses(arguments)
+        self.call("draftsmith_head_launch", sizes, addresses, ctypes.c_void_p(stream))
 
     def call(self, function: str, *arguments: Any) -> None:
         """Call a function of the C interface that returns a status; raises ``KernelError`` unless that is 0."""
@@ -137,7 +135,3 @@ class KernelLibrary:
             name: bytes = self._library.draftsmith_status_name(ctypes.c_int32(status))
             detail: bytes = self._library.draftsmith_status_detail()
             raise KernelError(function, status, name.decode(), detail.decode())
-
-
-def _shape_struct(shape: HeadShape) -> _HeadShapeStruct:
-    return _HeadShapeStruct(**{field.name: getattr(shape, field.name) for field in fields(HeadShape)})

@@ -8,14 +8,12 @@ none is warm in L2 that would be cold while serving. Chains of drafted tokens, a
 where tens of thousands share it. "read once": the logits' bytes by the bandwidth of a copy. Needs torch.
 """
 
-import argparse
-import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytorch_accept as plain
 import torch
-from draftsmith.plugins.kernel_library import LIBRARY_VARIABLE, KernelLibrary
+from command import make_parser, read_options, row, write
+from draftsmith.plugins.kernel_library import KernelLibrary
 from draftsmith.plugins.reference.accept_step import Rule
 from graph_timing import CALLS, copy_bandwidth, describe_machine, time_call
 from our_accept import Choice, OurAccept
@@ -73,7 +71,7 @@ def measure(library: KernelLibrary, floor: float, *, peaked: bool, replays: int)
             f"{plain_us / ours_us:.1f}x",
             f"{sum(lengths) / SETS:.2f} / {sum(others) / SETS:.2f}",
         ]
-        lines.append("| " + " | ".join(cells) + " |")
+        lines.append(row(cells))
         print(lines[-1], flush=True)
     return lines
 
@@ -87,30 +85,21 @@ def _mean_length(ours: OurAccept, index: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--library", type=Path, default=os.environ.get(LIBRARY_VARIABLE), help="the kernels' shared library"
-    )
-    parser.add_argument("--output", type=Path, help="also write the table to this file")
-    parser.add_argument("--replays", type=int, default=31, help="of each graph of ours")
-    given = parser.parse_args()
-    if given.library is None:
-        parser.error(f"--library or {LIBRARY_VARIABLE}: expected the file that `build-engine plugins build` made")
+    given = read_options(make_parser(__doc__ or ""))
     torch.manual_seed(0)
-    library = KernelLibrary(Path(given.library))
+    library = KernelLibrary(given.library)
     floor = 2 * REQUESTS * NODES * VOCAB / copy_bandwidth()
     head = [
         *describe_machine(),
         f"- {REQUESTS} requests of {NODES} nodes, V = {VOCAB:,}, float16, graphs of {CALLS} calls; "
         f"reading the logits once: {floor:.1f} us",
         "",
-        "| " + " | ".join(COLUMNS) + " |",
-        "| " + " | ".join("---" for _ in COLUMNS) + " |",
+        row(COLUMNS),
+        row(["---"] * len(COLUMNS)),
     ]
     print("\n".join(head), flush=True)
     lines = [line for peaked in (True, False) for line in measure(library, floor, peaked=peaked, replays=given.replays)]
-    if given.output is not None:
-        given.output.write_text("\n".join([*head, *lines]) + "\n", encoding="utf-8")
+    write([*head, *lines], given.output)
 
 
 if __name__ == "__main__":

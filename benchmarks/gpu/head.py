@@ -9,12 +9,9 @@ row chose), by the bandwidth of a copy. "recall": the share of fp16's candidates
 Needs torch (memory, events, and the heads to compare with).
 """
 
-import argparse
-import os
-from pathlib import Path
-
 import torch
-from draftsmith.plugins.kernel_library import LIBRARY_VARIABLE, HeadPath, KernelLibrary
+from command import make_parser, read_options, row, write
+from draftsmith.plugins.kernel_library import HeadPath, KernelLibrary
 from graph_timing import Call, copy_bandwidth, describe_machine, time_call
 from head_weights import Shape, Weights, make_rows, make_weights
 from our_head import OurHead
@@ -124,41 +121,29 @@ def measure(library: KernelLibrary, shape: Shape, bandwidth: float, *, replays: 
         one.check()
         times = [*one.time(replays=replays, compiled=compiled), one.floor_bytes() / bandwidth]
         recall = " / ".join(f"{one.find_recall(kind):.2%}" for kind in ("int8", "float8_e4m3"))
-        lines.append(_line([*one.title, *(f"{value:.1f}" for value in times), recall]))
+        lines.append(row([*one.title, *(f"{value:.1f}" for value in times), recall]))
         print(lines[-1], flush=True)
     return lines
 
 
-def _line(cells: list[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--library", type=Path, default=os.environ.get(LIBRARY_VARIABLE), help="the kernels' shared library"
-    )
-    parser.add_argument("--output", type=Path, help="also write the table to this file")
-    parser.add_argument("--replays", type=int, default=31, help="of each graph")
+    parser = make_parser(__doc__ or "")
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
-    given = parser.parse_args()
-    if given.library is None:
-        parser.error(f"--library or {LIBRARY_VARIABLE}: expected the file that `build-engine plugins build` made")
+    given = read_options(parser)
     torch.manual_seed(0)
     bandwidth = copy_bandwidth()
     lines = [
         *describe_machine(),
         f"- copy: {bandwidth / 1e6:.2f} TB/s read and written; k = {K}, out = {OUT}; microseconds a call",
         "",
-        _line(list(COLUMNS)),
-        _line(["---" for _ in COLUMNS]),
+        row(COLUMNS),
+        row(["---"] * len(COLUMNS)),
     ]
     print("\n".join(lines), flush=True)
-    library = KernelLibrary(Path(given.library))
+    library = KernelLibrary(given.library)
     for shape in SHAPES:
         lines += measure(library, shape, bandwidth, replays=given.replays, compiled=not given.no_compile)
-    if given.output is not None:
-        given.output.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write(lines, given.output)
 
 
 if __name__ == "__main__":

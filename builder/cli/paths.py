@@ -22,7 +22,9 @@ def check_output(folder: Path) -> None:
 
 
 def check_text_file(name: str, path: Path) -> None:
-    """Raise ``UsageError`` where a folder stands in the place of a text file."""
+    """Raise ``UsageError`` where there is no text file of this name, or a folder in its place."""
+    if not path.exists():
+        raise UsageError(name, expected="a file", found="none", where=str(path))
     if path.is_dir():
         raise UsageError(name, expected="a file", found="a folder", where=str(path))
 

@@ -5,7 +5,8 @@ A ranking's token matrix is stored as 8-bit codes with a scale a row, the engine
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -171,27 +172,29 @@ def is_subset_file(path: Path) -> bool:
     """Whether a vocabulary file holds a subset. Raises ``CheckpointError`` where it is no whole file of either kind."""
     if path.suffix == ".npy":
         return True
+    with _open_file(path, "vocabulary file") as file:
+        return dict(file.metadata() or {}).get("format") == _KINDS["subset"]
+
+
+@contextmanager
+def _open_file(path: Path, subject: str) -> Iterator[Any]:
+    """A safetensors file; raises ``CheckpointError`` about ``subject`` where it is none."""
     from safetensors import SafetensorError, safe_open  # noqa: PLC0415 (optional extra)
 
     try:
         with safe_open(str(path), framework="np") as file:
-            return dict(file.metadata() or {}).get("format") == _KINDS["subset"]
+            yield file
     except (OSError, SafetensorError) as error:
-        raise _wrong(path, "vocabulary file", "a safetensors file", str(error)) from error
+        raise _wrong(path, subject, "a safetensors file", str(error)) from error
 
 
 def _load(path: Path, kind: str, target_sha256: str | None) -> tuple[dict[str, Array], dict[str, str], VocabularyFacts]:
-    from safetensors import SafetensorError, safe_open  # noqa: PLC0415 (optional extra)
-
-    try:
-        with safe_open(str(path), framework="np") as file:
-            metadata = dict(file.metadata() or {})
-            if metadata.get("format") != _KINDS[kind] or metadata.get("version") != _VERSION:
-                found = f"{metadata.get('format', 'another file')} {metadata.get('version', '')}".strip()
-                raise _wrong(path, f"{kind} file", f"{_KINDS[kind]} {_VERSION}", found)
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-    except (OSError, SafetensorError) as error:
-        raise _wrong(path, f"{kind} file", "a safetensors file", str(error)) from error
+    with _open_file(path, f"{kind} file") as file:
+        metadata = dict(file.metadata() or {})
+        if metadata.get("format") != _KINDS[kind] or metadata.get("version") != _VERSION:
+            found = f"{metadata.get('format', 'another file')} {metadata.get('version', '')}".strip()
+            raise _wrong(path, f"{kind} file", f"{_KINDS[kind]} {_VERSION}", found)
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
     try:
         facts = VocabularyFacts(
             target_sha256=metadata["target_sha256"],

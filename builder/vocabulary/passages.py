@@ -36,8 +36,6 @@ def read_documents(path: Path) -> list[Document]:
     """
     try:
         text = path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise UsageError("--text", expected="a file", found="none", where=str(path)) from error
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError("--text", expected="a UTF-8 file", found=str(error), where=str(path)) from error
     if path.suffix != ".jsonl":

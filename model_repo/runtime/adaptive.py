@@ -30,12 +30,14 @@ _PACE_WEIGHT = 4.0  # steps: all requests' pace against a request's
 
 @dataclass(slots=True)
 class _Step:
-    """What is known of the step that is under way. ``priors``: chances by class, of all requests. ``pace``: tokens a
-    millisecond that its time is worth. ``offers``: of the rows for which the draft model runs."""
+    """What is known of the step that is under way. ``priors``: chances by class, of all requests. ``rates``: the rows'
+    mean, empty until it is asked for. ``pace``: tokens a millisecond that its time is worth. ``offers``: of the rows
+    for which the draft model runs."""
 
     histories: Sequence[AcceptanceCounts] = ()
     priors: Sequence[float] = PRIORS
     rates_by_row: Sequence[Sequence[float]] = ()
+    rates: list[float] = field(default_factory=list)
     pace: float = 0.0
     offers: list[RowOffer] = field(default_factory=list)
 
@@ -94,8 +96,11 @@ class AdaptiveDraftSize:
         return sorted(offer.row for offer in picked)
 
     def rates(self) -> list[float]:
-        rows = self._step.rates_by_row
-        return [sum(column) / len(rows) for column in zip(*rows, strict=True)]
+        step = self._step
+        if not step.rates:
+            rows = step.rates_by_row
+            step.rates = [sum(column) / len(rows) for column in zip(*rows, strict=True)]
+        return step.rates
 
     def pick_width(self, offer: LevelOffer) -> int:
         num_rows, rates = len(self._step.histories), self.rates()

@@ -59,10 +59,15 @@ class _Level:
         self.accepted = self.accepted * _KEEP + accepted
         self.expected = self.expected * _KEEP + expected
 
-    def adjust(self, rate: float) -> float:
-        """A class's rate of all requests for this one: all classes of a hard text are accepted less often."""
-        ratio = (self.accepted + _LEVEL_WEIGHT) / (self.expected + _LEVEL_WEIGHT)
-        return rate * ratio if ratio < 1.0 else rate * ratio / (1.0 + rate * (ratio - 1.0))
+    @property
+    def ratio(self) -> float:
+        """Of guesses accepted to those expected: all classes of a hard text are accepted less often."""
+        return (self.accepted + _LEVEL_WEIGHT) / (self.expected + _LEVEL_WEIGHT)
+
+
+def _adjust(rate: float, ratio: float) -> float:
+    """A class's rate of all requests for one that has this ratio; never beyond 1."""
+    return rate * ratio if ratio < 1.0 else rate * ratio / (1.0 + rate * (ratio - 1.0))
 
 
 @dataclass(slots=True)
@@ -94,7 +99,8 @@ class AcceptanceCounts:
 
     def rates(self, priors: Sequence[float]) -> list[float]:
         """``rate`` of every class; ``priors``: of all requests, adjusted to this one."""
+        ratios = [level.ratio for level in self.levels]
         return [
-            (accepted + _PRIOR_WEIGHT * self.levels[kind >= GREEDY].adjust(prior)) / (judged + _PRIOR_WEIGHT)
+            (accepted + _PRIOR_WEIGHT * _adjust(prior, ratios[kind >= GREEDY])) / (judged + _PRIOR_WEIGHT)
             for kind, (accepted, judged, prior) in enumerate(zip(self.accepted, self.judged, priors, strict=True))
         ]

@@ -60,6 +60,28 @@ inline draftsmith_status check_pointer(const char *name, const void *pointer, bo
     return DRAFTSMITH_OK;
 }
 
+struct PointerCheck {
+    const char *name;
+    const void *pointer;
+    bool is_required;
+    size_t alignment;
+};
+
+template <size_t count> draftsmith_status check_pointers(const PointerCheck (&pointers)[count])
+{
+    for (const PointerCheck &one : pointers)
+        if (const auto status = check_pointer(one.name, one.pointer, one.is_required, one.alignment))
+            return status;
+    return DRAFTSMITH_OK;
+}
+
+inline draftsmith_status check_workspace(size_t needed, size_t found)
+{
+    if (found >= needed)
+        return DRAFTSMITH_OK;
+    return fail(DRAFTSMITH_WORKSPACE_TOO_SMALL, "workspace: expected at least %zu bytes, found %zu", needed, found);
+}
+
 } // namespace draftsmith
 
 #endif

@@ -101,12 +101,7 @@ draftsmith_status check_arguments(const draftsmith_accept_shape &shape, const dr
     if (!arguments)
         return fail(DRAFTSMITH_NULL_POINTER, "arguments: expected a pointer, found null");
     const bool has_candidates = shape.num_candidates > 0;
-    const struct {
-        const char *name;
-        const void *pointer;
-        bool is_required;
-        size_t alignment;
-    } pointers[] = {{"logits", arguments->logits, true, shape.logits_type == DRAFTSMITH_FLOAT32 ? 4u : 2u},
+    const PointerCheck pointers[] = {{"logits", arguments->logits, true, shape.logits_type == DRAFTSMITH_FLOAT32 ? 4u : 2u},
                     {"parents", arguments->parents, true, 4},
                     {"token_ids", arguments->token_ids, true, 4},
                     {"num_nodes", arguments->num_nodes, true, 4},
@@ -124,13 +119,9 @@ draftsmith_status check_arguments(const draftsmith_accept_shape &shape, const dr
                     {"flags", arguments->flags, true, 4},
                     {"recovery_state", arguments->recovery_state, true, 4},
                     {"workspace", arguments->workspace, true, WORKSPACE_ALIGNMENT}};
-    for (const auto &one : pointers)
-        if (const auto status = check_pointer(one.name, one.pointer, one.is_required, one.alignment))
-            return status;
-    if (arguments->workspace_bytes < num_bytes)
-        return fail(DRAFTSMITH_WORKSPACE_TOO_SMALL, "workspace: expected at least %zu bytes, found %zu", num_bytes,
-                    arguments->workspace_bytes);
-    return DRAFTSMITH_OK;
+    if (const draftsmith_status status = check_pointers(pointers))
+        return status;
+    return check_workspace(num_bytes, arguments->workspace_bytes);
 }
 
 } // namespace

@@ -114,12 +114,7 @@ draftsmith_status check_arguments(const draftsmith_head_shape &shape, const draf
     if (!arguments)
         return fail(DRAFTSMITH_NULL_POINTER, "arguments: expected a pointer, found null");
     const bool is_8_bit = shape.ranking_type == DRAFTSMITH_INT8 || shape.ranking_type == DRAFTSMITH_FLOAT8_E4M3;
-    const struct {
-        const char *name;
-        const void *pointer;
-        bool is_required;
-        size_t alignment;
-    } pointers[] = {{"hidden", arguments->hidden, true, 2},
+    const PointerCheck pointers[] = {{"hidden", arguments->hidden, true, 2},
                     {"w_down", arguments->w_down, true, 2},
                     {"w_vocab", arguments->w_vocab, true, is_8_bit ? 1u : 2u},
                     {"w_vocab_scales", arguments->w_vocab_scales, is_8_bit, 4},
@@ -130,14 +125,9 @@ draftsmith_status check_arguments(const draftsmith_head_shape &shape, const draf
                     {"log_sum_exp", arguments->log_sum_exp, true, 4},
                     {"chosen_ids", arguments->chosen_ids, false, 4},
                     {"workspace", arguments->workspace, true, DRAFTSMITH_WORKSPACE_ALIGNMENT}};
-    for (const auto &one : pointers)
-        if (const auto status = check_pointer(one.name, one.pointer, one.is_required, one.alignment))
-            return status;
-    const size_t needed = needed_bytes(shape, device);
-    if (arguments->workspace_bytes < needed)
-        return fail(DRAFTSMITH_WORKSPACE_TOO_SMALL, "workspace: expected at least %zu bytes, found %zu", needed,
-                    arguments->workspace_bytes);
-    return DRAFTSMITH_OK;
+    if (const draftsmith_status status = check_pointers(pointers))
+        return status;
+    return check_workspace(needed_bytes(shape, device), arguments->workspace_bytes);
 }
 
 } // namespace

@@ -155,10 +155,7 @@ int32_t LossyAcceptOperator::enqueue(const Attributes &attributes, const PluginT
     draftsmith_status status = draftsmith_accept_workspace_bytes(&shape, &arguments.workspace_bytes, nullptr);
     if (status == DRAFTSMITH_OK)
         status = draftsmith_accept_launch(&shape, &arguments, stream);
-    if (status == DRAFTSMITH_OK)
-        return 0;
-    log_error(name, "%s: %s", draftsmith_status_name(status), draftsmith_status_detail());
-    return status;
+    return report_launch(name, status);
 }
 
 } // namespace tensorrt

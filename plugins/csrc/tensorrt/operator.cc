@@ -4,8 +4,6 @@
 #include <cstdio>
 #include <cstring>
 
-#include "../kernels/status.h"
-
 namespace draftsmith {
 namespace tensorrt {
 
@@ -21,6 +19,14 @@ void log_error(const char *plugin, const char *format, ...)
         logger->log(nvinfer1::ILogger::Severity::kERROR, text);
     else
         std::fprintf(stderr, "%s\n", text);
+}
+
+int32_t report_launch(const char *plugin, draftsmith_status status)
+{
+    if (status == DRAFTSMITH_OK)
+        return 0;
+    log_error(plugin, "%s: %s", draftsmith_status_name(status), draftsmith_status_detail());
+    return status;
 }
 
 /* Attributes with which a graph tells the parser which plugin it means. */

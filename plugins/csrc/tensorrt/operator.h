@@ -10,6 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "../kernels/status.h"
+
 namespace draftsmith {
 namespace tensorrt {
 
@@ -56,6 +58,9 @@ inline int32_t dim(const PluginTensorDesc &tensor, int32_t axis)
 /* False, with a message, unless `tensor` has the shape `expected` (-1 fits all). */
 bool check_dims(const char *plugin, const char *tensor_name, const PluginTensorDesc &tensor, int32_t num_dims,
                 const int32_t *expected);
+
+/* What an enqueue returns for a launch's status: 0, or the status with a message. */
+int32_t report_launch(const char *plugin, draftsmith_status status);
 
 /* draftsmith_type of a tensor's type, or -1. */
 int32_t kernel_type(DataType type);

@@ -147,10 +147,7 @@ int32_t SpecVocabHeadOperator::enqueue(const Attributes &attributes, const Plugi
     draftsmith_status status = draftsmith_head_workspace_bytes(&shape, &arguments.workspace_bytes);
     if (status == DRAFTSMITH_OK)
         status = draftsmith_head_launch(&shape, &arguments, stream);
-    if (status == DRAFTSMITH_OK)
-        return 0;
-    log_error(name, "%s: %s", draftsmith_status_name(status), draftsmith_status_detail());
-    return status;
+    return report_launch(name, status);
 }
 
 } // namespace tensorrt
