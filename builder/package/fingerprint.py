@@ -42,5 +42,7 @@ def _hash_code() -> str:
 def _code_files() -> Iterator[Path]:
     builder = Path(__file__).resolve().parent.parent
     yield from sorted(file for name in _CODE for file in (builder / name).rglob("*.py"))
+    # How weights are packed, and the CPU's kernels; those of the GPU are built by themselves.
     plugins = Path(str(resources.files("draftsmith.plugins")))
-    yield from sorted(file for file in plugins.rglob("*") if file.suffix in (".py", ".c", ".h"))
+    yield from (plugins / "packing.py", plugins / "cpu_library.py")
+    yield from sorted(file for file in (plugins / "csrc" / "cpu").iterdir() if file.suffix in (".c", ".h"))

@@ -2,10 +2,7 @@
 #ifndef DRAFTSMITH_TENSORRT_ADAPTER_V2_H
 #define DRAFTSMITH_TENSORRT_ADAPTER_V2_H
 
-#include <new>
-
-#include "layout.h"
-#include "operator.h"
+#include "adapter.h"
 
 namespace draftsmith {
 namespace tensorrt {
@@ -13,7 +10,6 @@ namespace tensorrt {
 template <class Operator> class PluginV2 final : public nvinfer1::IPluginV2DynamicExt {
   public:
     using Attributes = typename Operator::Attributes;
-    using DynamicDesc = nvinfer1::DynamicPluginTensorDesc;
 
     /* `is_whole` false: stored attributes were damaged. TensorRT 8.6 does not survive a null plugin from deserializePlugin,
      * so such a plugin exists and refuses to start. */
@@ -48,23 +44,14 @@ template <class Operator> class PluginV2 final : public nvinfer1::IPluginV2Dynam
     bool supportsFormatCombination(int32_t position, const PluginTensorDesc *tensors, int32_t num_inputs,
                                    int32_t num_outputs) noexcept override
     {
-        if (num_inputs + num_outputs > max_tensors || tensors[position].format != TensorFormat::kLINEAR)
-            return false;
-        DataType types[max_tensors];
-        for (int32_t i = 0; i <= position; i++)
-            types[i] = tensors[i].type;
-        return Operator::supports(attributes_, position, types, num_inputs);
+        return supports_tensor<Operator>(attributes_, position, tensors, num_inputs, num_outputs);
     }
 
     /* TensorRT 8 takes no refusal here: a wrong shape is logged now, and refused by every enqueue. */
     void configurePlugin(const DynamicDesc *inputs, int32_t num_inputs, const DynamicDesc *, int32_t) noexcept override
     {
         PluginTensorDesc largest[max_tensors];
-        for (int32_t i = 0; i < num_inputs && i < max_tensors; i++) {
-            largest[i] = inputs[i].desc;
-            largest[i].dims = inputs[i].max;
-        }
-        if (num_inputs <= max_tensors)
+        if (take_largest(inputs, num_inputs, largest))
             Operator::check(attributes_, largest, num_inputs);
     }
 
@@ -94,21 +81,9 @@ template <class Operator> class PluginV2 final : public nvinfer1::IPluginV2Dynam
     bool is_whole_;
 };
 
-template <class Operator> class CreatorV2 final : public nvinfer1::IPluginCreator {
+template <class Operator> class CreatorV2 final : public NamedCreator<Operator, nvinfer1::IPluginCreator> {
   public:
-    CreatorV2()
-    {
-        for (int32_t i = 0; i < Operator::num_fields; i++)
-            fields_[i] = {Operator::fields[i].name, nullptr, nvinfer1::PluginFieldType::kINT32, 1};
-        names_.nbFields = Operator::num_fields;
-        names_.fields = fields_;
-    }
-
-    const char *getPluginName() const noexcept override { return Operator::name; }
-    const char *getPluginVersion() const noexcept override { return plugin_version; }
-    const char *getPluginNamespace() const noexcept override { return plugin_namespace; }
     void setPluginNamespace(const char *) noexcept override {}
-    const nvinfer1::PluginFieldCollection *getFieldNames() noexcept override { return &names_; }
 
     PluginV2<Operator> *createPlugin(const char *, const nvinfer1::PluginFieldCollection *given) noexcept override
     {
@@ -125,10 +100,6 @@ template <class Operator> class CreatorV2 final : public nvinfer1::IPluginCreato
             read_layout(Operator::name, Operator::code, bytes, num_bytes, attributes.data(), Operator::num_fields);
         return new (std::nothrow) PluginV2<Operator>(attributes, is_whole);
     }
-
-  private:
-    nvinfer1::PluginField fields_[Operator::num_fields];
-    nvinfer1::PluginFieldCollection names_{};
 };
 
 } // namespace tensorrt

@@ -3,10 +3,8 @@
 #define DRAFTSMITH_TENSORRT_ADAPTER_V3_H
 
 #include <cstring>
-#include <new>
 
-#include "layout.h"
-#include "operator.h"
+#include "adapter.h"
 
 namespace draftsmith {
 namespace tensorrt {
@@ -20,7 +18,6 @@ class PluginV3 final : public nvinfer1::IPluginV3,
                        public nvinfer1::IPluginV3OneRuntime {
   public:
     using Attributes = typename Operator::Attributes;
-    using DynamicDesc = nvinfer1::DynamicPluginTensorDesc;
 
     explicit PluginV3(const Attributes &attributes) : attributes_(attributes) {}
 
@@ -65,12 +62,7 @@ class PluginV3 final : public nvinfer1::IPluginV3,
     bool supportsFormatCombination(int32_t position, const DynamicDesc *tensors, int32_t num_inputs,
                                    int32_t num_outputs) noexcept override
     {
-        if (num_inputs + num_outputs > max_tensors || tensors[position].desc.format != TensorFormat::kLINEAR)
-            return false;
-        DataType types[max_tensors];
-        for (int32_t i = 0; i <= position; i++)
-            types[i] = tensors[i].desc.type;
-        return Operator::supports(attributes_, position, types, num_inputs);
+        return supports_tensor<Operator>(attributes_, position, tensors, num_inputs, num_outputs);
     }
 
     int32_t configurePlugin(const DynamicDesc *inputs, int32_t num_inputs, const DynamicDesc *,
@@ -109,38 +101,14 @@ class PluginV3 final : public nvinfer1::IPluginV3,
     }
 
   private:
-    static bool take_largest(const DynamicDesc *inputs, int32_t num_inputs, PluginTensorDesc *largest)
-    {
-        if (num_inputs > max_tensors)
-            return false;
-        for (int32_t i = 0; i < num_inputs; i++) {
-            largest[i] = inputs[i].desc;
-            largest[i].dims = inputs[i].max;
-        }
-        return true;
-    }
-
     Attributes attributes_;
     unsigned char layout_[layout_bytes(Operator::num_fields)];
     nvinfer1::PluginField stored_;
     nvinfer1::PluginFieldCollection collection_{};
 };
 
-template <class Operator> class CreatorV3 final : public nvinfer1::IPluginCreatorV3One {
+template <class Operator> class CreatorV3 final : public NamedCreator<Operator, nvinfer1::IPluginCreatorV3One> {
   public:
-    CreatorV3()
-    {
-        for (int32_t i = 0; i < Operator::num_fields; i++)
-            fields_[i] = {Operator::fields[i].name, nullptr, nvinfer1::PluginFieldType::kINT32, 1};
-        names_.nbFields = Operator::num_fields;
-        names_.fields = fields_;
-    }
-
-    const char *getPluginName() const noexcept override { return Operator::name; }
-    const char *getPluginVersion() const noexcept override { return plugin_version; }
-    const char *getPluginNamespace() const noexcept override { return plugin_namespace; }
-    const nvinfer1::PluginFieldCollection *getFieldNames() noexcept override { return &names_; }
-
     nvinfer1::IPluginV3 *createPlugin(const char *, const nvinfer1::PluginFieldCollection *given,
                                       nvinfer1::TensorRTPhase phase) noexcept override
     {
@@ -164,9 +132,6 @@ template <class Operator> class CreatorV3 final : public nvinfer1::IPluginCreato
         log_error(Operator::name, "stored attributes: expected the field %s, found none", layout_field);
         return false;
     }
-
-    nvinfer1::PluginField fields_[Operator::num_fields];
-    nvinfer1::PluginFieldCollection names_{};
 };
 
 } // namespace tensorrt

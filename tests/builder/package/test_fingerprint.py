@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from draftsmith.builder.package import fingerprint
 from draftsmith.builder.package.fingerprint import hash_checkpoint, hash_options
 from draftsmith.builder.progress import Silent
 
@@ -28,3 +29,10 @@ def test_options_count_in_any_order() -> None:
     assert hash_options("c", {"b": 2, "a": 1}) == first
     assert hash_options("c", {"a": 1, "b": 3}) != first
     assert hash_options("d", {"a": 1, "b": 2}) != first
+
+
+def test_cpu_kernels_count_and_kernels_of_the_gpu_do_not() -> None:
+    hashed = {"/".join(file.parts[-3:]) for file in fingerprint._code_files()}
+    assert {"csrc/cpu/kernels.h", "csrc/cpu/speculative.c"} <= hashed
+    assert {Path(name).name for name in hashed} >= {"packing.py", "cpu_library.py", "draft_graph.py"}
+    assert not [name for name in hashed if name.startswith(("csrc/kernels", "csrc/tensorrt", "plugins/reference"))]
