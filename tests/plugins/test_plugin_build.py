@@ -67,8 +67,13 @@ def make_toolkit(folder: Path, release: str = "13.0") -> Path:
 
 @pytest.mark.slow
 def test_libraries_for_every_tensorrt_are_built_and_say_who_they_are(
-    toolchain: Toolchain, headers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    toolchain: Toolchain,
+    headers: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("DRAFTSMITH_WARNINGS_ARE_ERRORS", "ON")
     output = tmp_path / "plugins"
     arguments = ["plugins", "build", "-o", str(output), "--arch", "90", "--json", "--quiet"]
     arguments += ["--headers", str(headers), "--cuda", str(toolchain.nvcc.parent.parent)]
