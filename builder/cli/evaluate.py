@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .output import JsonOption, QuietOption, open_progress, print_json, say
+from .output import JsonOption, QuietOption, open_progress, print_json, resumable, say
 from .paths import check_output, to_path
 
 if TYPE_CHECKING:
@@ -103,7 +103,9 @@ def evaluate_configurations(
     check_output(output)
     from ..evaluate.evaluation import check_results, evaluate
 
-    results = evaluate(_make_plan(given), open_progress(quiet))
+    plan = _make_plan(given)
+    with resumable():
+        results = evaluate(plan, open_progress(quiet))
     _show(results, json=json)
     say(f"report: {output / 'report.html'}", quiet=quiet)
     check_results(results)

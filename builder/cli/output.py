@@ -3,7 +3,8 @@
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,6 +31,16 @@ def say(text: str, *, quiet: bool = False) -> None:
     """A line on stderr."""
     if not quiet:
         print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """Ctrl-C inside says how to go on; it is raised again."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say("interrupted; what is done is kept: go on with --resume")
+        raise
 
 
 def print_json(value: Any) -> None:

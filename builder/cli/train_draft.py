@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ..errors import UsageError
-from .output import JsonOption, QuietOption, open_progress, print_facts, print_json
+from .output import JsonOption, QuietOption, open_progress, print_facts, print_json, resumable
 from .paths import check_output, to_path
 
 STAGES = ("text", "train", "ranking")
@@ -77,13 +77,13 @@ def train_draft(
     Example: [cyan]build-engine train-draft SmolLM2-135M-Instruct.gguf -o draft --max-seconds 600[/cyan]
     """
     from ..checkpoint.source import open_checkpoint
-    from ..train.backend import choose_device, require_torch
+    from ..train.backend import check_devices, choose_device, require_torch
 
     chosen = _stages(stages)
-    if devices < 1:
-        raise UsageError("--devices", expected="at least 1", found=str(devices))
     check_output(output)
     require_torch()
+    chosen_device = choose_device(device)
+    check_devices(devices, chosen_device)
     with open_checkpoint(target) as checkpoint:
         hidden = checkpoint.spec.hidden_size
     from ..train.plan import TrainPlan
@@ -122,12 +122,13 @@ def train_draft(
         checkpoint=target,
         folder=output,
         settings=settings,
-        device=choose_device(device),
+        device=chosen_device,
         devices=devices,
         stages=chosen,
         resume=resume,
     )
-    figures = run(plan, open_progress(quiet))
+    with resumable():
+        figures = run(plan, open_progress(quiet))
     if json:
         print_json({"draft": output / "draft", **figures})
     else:
@@ -139,4 +140,6 @@ def _stages(given: str) -> tuple[str, ...]:
     unknown = [name for name in names if name not in STAGES]
     if unknown or not names:
         raise UsageError("--stages", expected=f"some of {', '.join(STAGES)}", found=given)
+    if list(names) != sorted(set(names), key=STAGES.index):
+        raise UsageError("--stages", expected=f"each once, in the order {', '.join(STAGES)}", found=given)
     return names

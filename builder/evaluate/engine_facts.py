@@ -83,6 +83,9 @@ def read_facts(configuration: Configuration) -> EngineFacts:
     if configuration.num_candidates is not None and facts.head not in _RANKING_HEADS:
         expected = "an engine with a speculative vocabulary, for k"
         raise UsageError(wants, expected=expected, found=facts.head or "no draft", where=str(folder))
+    if (configuration.num_candidates or 0) > manifest.vocab_size:
+        expected = f"k of at most {manifest.vocab_size}, the vocabulary"
+        raise UsageError(wants, expected=expected, found=str(configuration.num_candidates), where=str(folder))
     return facts
 
 

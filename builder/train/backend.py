@@ -46,6 +46,15 @@ def choose_device(asked: str | None) -> str:
     return asked
 
 
+def check_devices(count: int, device: str) -> None:
+    """Raises ``UsageError`` unless so many of the device are there; of a CPU one is."""
+    import torch  # noqa: PLC0415 (optional extra)
+
+    found = torch.cuda.device_count() if device == "cuda" else 1
+    if not 1 <= count <= found:
+        raise UsageError("--devices", expected=f"from 1 to {found} ({device})", found=str(count))
+
+
 def choose_formats(device: str) -> Formats:
     """Float32 on a CPU; bfloat16 linears and a float16 head (three more bits of a logit) on a GPU."""
     import torch  # noqa: PLC0415 (optional extra)

@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 
 def train_draft(plan: TrainPlan, progress: Progress) -> dict[str, Any]:
     """Run the stages; the draft lies in ``folder``/draft afterwards. Returns the figures that were measured."""
+    if "text" not in plan.stages and not load_texts(plan.folder):
+        raise _text_is_missing(plan)
     plan.folder.mkdir(parents=True, exist_ok=True)
     (plan.folder / "settings.json").write_text(json.dumps(plan.settings.to_dict(), indent=2) + "\n", encoding="utf-8")
     if "text" in plan.stages:
@@ -50,9 +52,7 @@ def open_run(plan: TrainPlan) -> Run:
     model = DraftModel(spec, rank=settings.rank, max_length=settings.max_length, seed=settings.seed)
     texts = load_texts(plan.folder)
     if not texts:
-        raise BuildError(
-            "training text", expected="text.npz", found="none", where=str(plan.folder), action="Run stage text."
-        )
+        raise _text_is_missing(plan)
     model.start_from_target(target.final_norm.cpu(), _feature_size(target, texts[0]))
     training, held_out = zip(*(_hold_out(text, settings) for text in texts), strict=True)
     return Run(
@@ -63,6 +63,12 @@ def open_run(plan: TrainPlan) -> Run:
         settings=settings,
         folder=plan.folder,
         core=compile_core(plan.device, distil),
+    )
+
+
+def _text_is_missing(plan: TrainPlan) -> BuildError:
+    return BuildError(
+        "training text", expected="text.npz", found="none", where=str(plan.folder), action="Run stage text."
     )
 
 

@@ -3,7 +3,7 @@
 import io
 
 import pytest
-from draftsmith.builder.cli.output import megabytes, print_facts, print_table
+from draftsmith.builder.cli.output import megabytes, print_facts, print_table, resumable
 from draftsmith.builder.console import ConsoleProgress
 from rich.console import Console
 
@@ -44,3 +44,9 @@ def test_brackets_in_titles_are_no_markup() -> None:
     with ConsoleProgress(Console(file=text)).stage("model[red]") as stage:
         stage.note("x")
     assert text.getvalue().startswith("model[red]")
+
+
+def test_an_interrupted_command_says_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyboardInterrupt), resumable():
+        raise KeyboardInterrupt
+    assert "go on with --resume" in capsys.readouterr().err

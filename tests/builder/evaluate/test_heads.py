@@ -14,7 +14,7 @@ from draftsmith.builder.errors import UsageError
 from draftsmith.builder.evaluate import draft_steps, vocabularies
 from draftsmith.builder.evaluate.configuration import parse_configurations
 from draftsmith.builder.evaluate.draft_steps import measure_draft_steps
-from draftsmith.builder.evaluate.engine_facts import EngineFacts, read_facts
+from draftsmith.builder.evaluate.engine_facts import EngineFacts, find_engine, read_facts
 from draftsmith.builder.evaluate.evaluation import check_results, evaluate
 from draftsmith.builder.evaluate.heads import FULL, write_heads
 from draftsmith.builder.evaluate.lineup import make_entries
@@ -84,6 +84,17 @@ def engines(root: Path, pair: DraftOfTarget, base: Path) -> dict[str, Path]:
 def facts_of(engines: dict[str, Path], name: str) -> EngineFacts:
     (configuration,) = parse_configurations([f"x={engines[name]},draft=model"])
     return read_facts(configuration)
+
+
+def test_more_candidates_than_tokens_are_refused(engines: dict[str, Path]) -> None:
+    vocab_size = read_manifest(find_engine(engines[SPECULATIVE])).vocab_size
+    for k in (vocab_size, vocab_size + 1):
+        (configuration,) = parse_configurations([f"x={engines[SPECULATIVE]},draft=model,k={k}"])
+        if k == vocab_size:
+            assert read_facts(configuration).head == "speculative"
+            continue
+        with pytest.raises(UsageError, match=f"k of at most {vocab_size}, the vocabulary, found {k}"):
+            read_facts(configuration)
 
 
 def test_every_head_has_an_engine_of_the_same_target(base: Path, engines: dict[str, Path]) -> None:

@@ -43,6 +43,18 @@ def test_an_unknown_stage_is_refused(given: str, tmp_path: Path) -> None:
         train_draft(tmp_path, tmp_path / "out", given)
 
 
+@pytest.mark.parametrize("given", ["train,text", "text,text"])
+def test_stages_out_of_order_are_refused(given: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--stages: expected each once, in the order text, train, ranking"):
+        train_draft(tmp_path, tmp_path / "out", given)
+
+
+@pytest.mark.parametrize("count", [0, 4])
+def test_more_devices_than_there_are_are_refused(count: int) -> None:
+    with pytest.raises(UsageError, match=rf"--devices: expected from 1 to 1 \(cpu\), found {count}"):
+        backend.check_devices(count, "cpu")
+
+
 def test_settings_that_cannot_train_are_refused() -> None:
     with pytest.raises(UsageError, match="--batch: expected at least 1, found 0"):
         tiny_settings(batch=0)

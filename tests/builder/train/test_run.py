@@ -143,3 +143,12 @@ def test_a_ranking_needs_a_trained_draft(tmp_path: Path) -> None:
 
     with pytest.raises(BuildError, match=r"trained draft: expected checkpoint\.pt, found none"):
         train_draft(replace(plan, stages=("ranking",)), Silent())
+
+
+def test_training_needs_text_and_leaves_no_folder_without(tmp_path: Path) -> None:
+    plan = replace(_plan(tmp_path, "llama"), stages=("train",), folder=tmp_path / "new")
+
+    with pytest.raises(BuildError, match=r"training text: expected text\.npz, found none"):
+        train_draft(plan, Silent())
+
+    assert not plan.folder.exists()
