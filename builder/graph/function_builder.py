@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-_ELEMENT_TYPES = {
+ELEMENT_TYPES = {
     "float32": onnx.TensorProto.FLOAT,
     "float16": onnx.TensorProto.FLOAT16,
     "int32": onnx.TensorProto.INT32,
@@ -19,10 +19,14 @@ _ELEMENT_TYPES = {
 
 
 class FunctionBuilder:
-    """A function, or the body of a loop in one, under construction. Names start with ``prefix``."""
+    """A function, or the body of a loop in one, under construction. Names start with ``prefix``.
 
-    def __init__(self, prefix: str = "") -> None:
+    ``depth``: 0 for the function, 1 for a loop's body in it, and so on.
+    """
+
+    def __init__(self, prefix: str = "", *, depth: int = 0) -> None:
         self.nodes: list[onnx.NodeProto] = []
+        self.depth = depth
         self._prefix = prefix
         self._constants: dict[tuple[str, bytes, tuple[int, ...]], str] = {}
 
@@ -60,7 +64,7 @@ class FunctionBuilder:
 
     def cast(self, value: str, dtype: str) -> str:
         """``value`` as ``dtype``."""
-        return self.op("Cast", value, to=_ELEMENT_TYPES[dtype])
+        return self.op("Cast", value, to=ELEMENT_TYPES[dtype])
 
     def axes(self, *axes: int) -> str:
         """A constant int64 list."""

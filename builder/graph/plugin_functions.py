@@ -10,22 +10,13 @@ import onnx
 from draftsmith.plugins.tensorrt_library import NAMESPACE, PLUGIN_VERSION
 from onnx import helper
 
-from . import head_function
+from . import accept_function, head_function
 from .head_function import RankingKind
 
 OPSET = 21
 # Which plugin the parser takes; TensorRT before 10 does not look at a node's domain.
 _WORDS = {"plugin_version": PLUGIN_VERSION, "plugin_namespace": NAMESPACE}
-ACCEPT_OUTPUTS = (
-    "accepted_nodes",
-    "accepted_length",
-    "bonus_token",
-    "divergence",
-    "regret_nats",
-    "flags",
-    "recovery_state",
-)
-_OUTPUTS = {"SpecVocabHead": head_function.OUTPUTS, "LossyAccept": ACCEPT_OUTPUTS}
+_OUTPUTS = {"SpecVocabHead": head_function.OUTPUTS, "LossyAccept": accept_function.OUTPUTS}
 _FLOAT_OUTPUTS = ("candidate_logits", "log_sum_exp", "divergence", "regret_nats")
 _MATRIX_OUTPUTS = ("candidate_ids", "candidate_logits", "accepted_nodes")
 
@@ -43,7 +34,7 @@ def make_head_node(
 
 def make_accept_node(inputs: Sequence[str], *, num_candidates: int = 0) -> onnx.NodeProto:
     """A LossyAccept of ``inputs`` as in ``csrc/tensorrt/lossy_accept_operator.h``: 8, or 10 with candidates."""
-    return _make_node("LossyAccept", inputs, ACCEPT_OUTPUTS, {"num_candidates": num_candidates})
+    return _make_node("LossyAccept", inputs, accept_function.OUTPUTS, {"num_candidates": num_candidates})
 
 
 def _make_node(name: str, inputs: Sequence[str], outputs: Sequence[str], attributes: dict[str, int]) -> onnx.NodeProto:
@@ -64,10 +55,19 @@ def declare_outputs(node: onnx.NodeProto) -> list[onnx.ValueInfoProto]:
 def model_with_functions(graph: onnx.GraphProto, ranking: RankingKind = "float") -> onnx.ModelProto:
     """A model of ``graph`` with the bodies of those operators that its nodes name.
 
-    ``ranking``: type of the w_vocab of its SpecVocabHead nodes.
+    ``ranking``: type of the w_vocab of its SpecVocabHead nodes. Raises ``ValueError`` where some LossyAccept has
+    candidates and another none.
     """
-    used = {node.op_type for node in graph.node if node.domain == NAMESPACE}
-    functions = [head_function.make_head_function(ranking, OPSET, _WORDS)] if "SpecVocabHead" in used else []
+    used = {(node.op_type, len(node.input)) for node in graph.node if node.domain == NAMESPACE}
+    functions = []
+    if "SpecVocabHead" in (name for name, _ in used):
+        functions.append(head_function.make_head_function(ranking, OPSET, _WORDS))
+    sizes = {count for name, count in used if name == "LossyAccept"}
+    if len(sizes) > 1:
+        raise ValueError("LossyAccept: expected all with candidates or all without, found both")
+    for count in sizes:
+        has_candidates = count > len(accept_function.INPUTS)
+        functions.append(accept_function.make_accept_function(has_candidates=has_candidates, opset=OPSET, words=_WORDS))
     imports = [helper.make_opsetid("", OPSET), helper.make_opsetid(NAMESPACE, 1)]
     return helper.make_model(
         graph, functions=functions, opset_imports=imports, ir_version=10, producer_name="draftsmith"

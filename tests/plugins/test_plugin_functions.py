@@ -1,8 +1,9 @@
 """The ONNX bodies of our operators, run by ONNX Runtime, against the NumPy reference."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import onnx
@@ -15,17 +16,22 @@ from draftsmith.builder.graph.plugin_functions import (
     model_with_functions,
 )
 from draftsmith.plugins.reference.spec_vocab_head import HeadOptions, HeadOutputs, HeadWeights, spec_vocab_head
-from onnx import helper
+from onnx import helper, numpy_helper
 
 Array = npt.NDArray[Any]
 SHAPES = [(5, 64, 8, 300, 40, 8, 1), (1, 33, 3, 111, 1, 1, 1), (4, 48, 6, 250, 250, 16, 1), (6, 64, 8, 301, 64, 8, 16)]
 
 
-def run_model(node: onnx.NodeProto, feeds: Mapping[str, Array], ranking: Any = "float") -> dict[str, Array]:
+def run_model(
+    node: onnx.NodeProto, feeds: Mapping[str, Array], ranking: Any = "float", stored: Sequence[str] = ()
+) -> dict[str, Array]:
+    """``stored``: those that are weights of the graph."""
+    weights = [numpy_helper.from_array(feeds[name], name) for name in stored]
+    feeds = {name: array for name, array in feeds.items() if name not in stored}
     values = [
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in feeds.items()
     ]
-    graph = helper.make_graph([node], "one", values, declare_outputs(node))
+    graph = helper.make_graph([node], "one", values, declare_outputs(node), weights)
     model = model_with_functions(graph, ranking)
     onnx.checker.check_model(model)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
@@ -48,14 +54,16 @@ def make_head(rows: int, hidden: int, rank: int, vocab: int, group_size: int, *,
     return feeds
 
 
-def expect_head(feeds: Mapping[str, Array], k: int, out: int, group_size: int, *, shared: bool = True) -> HeadOutputs:
+def expect_head(
+    feeds: Mapping[str, Array], k: int, out: int, group_size: int, *, shared: bool = True, ranking: Any = None
+) -> HeadOutputs:
     weights = HeadWeights(
         w_down=feeds["w_down"],
         w_vocab=feeds["w_vocab"],
         w_head=feeds["w_head"],
         w_vocab_scales=feeds.get("w_vocab_scales"),
     )
-    ranking: Any = str(feeds["w_vocab"].dtype)
+    ranking = ranking or str(feeds["w_vocab"].dtype)
     options = HeadOptions(
         hidden_type="float16", ranking_type=ranking, num_candidates=k, num_outputs=out, group_size=group_size
     )
@@ -78,6 +86,19 @@ def test_the_heads_body_gives_the_references_candidates(sizes: tuple[int, ...], 
     outputs = run_model(node, feeds, "int8" if int8 else "float")
 
     compare(outputs, expect_head(feeds, k, out, group_size))
+
+
+@pytest.mark.parametrize("sizes", SHAPES)
+def test_the_heads_body_ranks_by_8_bit_floats(sizes: tuple[int, ...]) -> None:
+    rows, hidden, rank, vocab, k, out, group_size = sizes
+    feeds = make_head(rows, hidden, rank, vocab, group_size, int8=True)
+    feeds["w_vocab"] = (feeds["w_vocab"] / 4).astype(ml_dtypes.float8_e4m3fn)
+    node = make_head_node(list(feeds), k=k, out=out, group_size=group_size)
+
+    outputs = run_model(node, feeds, "float8", stored=("w_vocab",))
+
+    wide = feeds | {"w_vocab": feeds["w_vocab"].astype(np.float32)}
+    compare(outputs, expect_head(wide, k, out, group_size, ranking="float8_e4m3"))
 
 
 def test_rows_share_nothing_where_the_attribute_says_so() -> None:
