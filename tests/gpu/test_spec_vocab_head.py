@@ -42,6 +42,10 @@ def skip_unless_taken(kernels: KernelLibrary, case: HeadCase, path: HeadPath) ->
         pytest.skip("the fused kernel does not take this shape")
 
 
+def fused_is_there(kernels: KernelLibrary) -> bool:
+    return takes(kernels, random_case(PLAIN, "float16", "float16", 0), HeadPath.FUSED)
+
+
 def with_rows(case: HeadCase, **changes: object) -> HeadCase:
     """A copy of the case whose tensors may be written to."""
     copies = {name: getattr(case, name).clone() for name in ("hidden", "w_down", "w_vocab", "w_head")}
@@ -203,6 +207,64 @@ def test_groups_agree(kernels, path, group_size, num_candidates, shares):
     sizes = replace(PLAIN, group_size=group_size, num_candidates=num_candidates)
     case = random_case(sizes, "float16", "float16", 20)
     check_on(kernels, with_rows(case, request_of_row=(0, 1, 0, 1, 0) if shares else None), path)
+
+
+@pytest.mark.parametrize("ranking_type", ["float16", "int8"])
+@pytest.mark.parametrize("shares", [False, True])
+@pytest.mark.parametrize("group", [(2, 1), (2, 10), (16, 1), (16, 4), (16, 16), (16, 20)])
+def test_groups_of_many_tokens_agree(kernels, path, group, shares, ranking_type):
+    group_size, num_rows = group
+    sizes = Sizes(
+        num_rows=num_rows,
+        hidden_size=136,
+        rank=40,
+        num_vocab=20001,
+        num_candidates=1024,
+        num_outputs=16,
+        group_size=group_size,
+    )
+    requests = tuple(m * 5 % 3 for m in range(num_rows)) if shares else None
+    check_on(kernels, with_rows(random_case(sizes, "float16", ranking_type, 32), request_of_row=requests), path)
+
+
+@pytest.mark.parametrize("num_rows", [1, 5])
+@pytest.mark.parametrize("num_equal", [40, 300])
+def test_equal_scores_of_groups_choose_the_first(kernels, path, num_rows, num_equal):
+    sizes = replace(PLAIN, num_rows=num_rows, group_size=16, num_candidates=320, num_outputs=16)
+    case = with_rows(random_case(sizes, "float16", "float16", 33))
+    case.hidden.abs_()
+    case.w_down.abs_()
+    case.w_vocab[:] = -case.w_vocab.abs()
+    equal = torch.arange(num_equal) * 13 % sizes.num_ranked
+    case.w_vocab[equal] = 0.5
+    skip_unless_taken(kernels, case, path)
+    result = run(kernels, case, path)
+    check(case, result)
+    expected = (torch.sort(equal).values[:20, None] * 16 + torch.arange(16)).flatten().numpy()
+    assert (result.chosen_ids == expected).all()
+
+
+@pytest.mark.parametrize(("num_rows", "requests"), [(1, None), (10, None), (10, (0, 1) * 5)])
+def test_groups_give_the_same_bits(kernels, path, num_rows, requests):
+    sizes = replace(PLAIN, num_rows=num_rows, num_vocab=50000, num_candidates=2048, group_size=16)
+    case = with_rows(random_case(sizes, "float16", "float16", 34), request_of_row=requests)
+    head = DeviceHead(kernels, case, path)
+    head.launch()
+    first = head.read().bits()
+    for _ in range(30):
+        head.launch()
+        assert head.read().bits() == first
+
+
+@pytest.mark.parametrize("rank", [8, 24, 40, 248])
+@pytest.mark.parametrize("num_rows", [1, 10])
+@pytest.mark.parametrize("vocabulary", [(4099, 1), (4096, 1), (9001, 2), (9001, 16)])
+def test_rows_of_int8_of_any_eight_bytes_agree(kernels, path, rank, num_rows, vocabulary):
+    num_vocab, group_size = vocabulary
+    sizes = replace(PLAIN, rank=rank, num_rows=num_rows, num_vocab=num_vocab, num_candidates=256, group_size=group_size)
+    case = random_case(sizes, "float16", "int8", 35)
+    assert path is HeadPath.GENERAL or not fused_is_there(kernels) or takes(kernels, case, path)
+    check_on(kernels, case, path)
 
 
 def test_a_short_last_group_leaves_candidates_missing(kernels, path):

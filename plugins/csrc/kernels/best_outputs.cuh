@@ -44,6 +44,35 @@ __device__ __forceinline__ void write_broken_row(int num_outputs, int32_t *ids, 
         *log_sum_exp = NAN;
 }
 
+/* The num_outputs greatest of a list of distinct candidate_keys, best first; less than so many are followed by what
+ * is missing. By the whole block, eight threads a key. */
+__device__ __forceinline__ void write_best(const uint64_t *list, int num_listed, int num_outputs, int32_t *ids,
+                                           float *logits)
+{
+    enum { SHARE = 8 };
+    const int thread = threadIdx.x;
+#pragma unroll 1
+    for (int start = 0; start < num_listed; start += blockDim.x / SHARE) {
+        const int i = start + thread / SHARE;
+        const uint64_t key = i < num_listed ? list[i] : ~0ull;
+        int rank = 0;
+#pragma unroll 4
+        for (int j = thread % SHARE; j < num_listed; j += SHARE)
+            rank += list[j] > key;
+        rank += __shfl_xor_sync(0xffffffffu, rank, 1);
+        rank += __shfl_xor_sync(0xffffffffu, rank, 2);
+        rank += __shfl_xor_sync(0xffffffffu, rank, 4);
+        if (i < num_listed && thread % SHARE == 0 && rank < num_outputs) {
+            ids[rank] = id_of_candidate(key);
+            logits[rank] = logit_of_candidate(key);
+        }
+    }
+    for (int i = num_listed + thread; i < num_outputs; i += blockDim.x) {
+        ids[i] = -1;
+        logits[i] = -INFINITY;
+    }
+}
+
 /* The candidate_key that exactly `num_wanted` of the candidates reach; there must be as many. Digit after digit, from
  * the top. */
 template <class Candidates>
@@ -164,21 +193,7 @@ __device__ void write_best_outputs(const Candidates &candidates, int num_outputs
     list_above(candidates, guess_floor(greatest, num_outputs, shared), shared);
     if (shared.num_listed > BEST_LIST)
         list_above(candidates, find_floor(candidates, num_outputs, shared), shared);
-    const int num_listed = shared.num_listed;
-    for (int i = thread; i < num_listed; i += BEST_THREADS) {
-        const uint64_t key = shared.list[i];
-        int rank = 0;
-        for (int j = 0; j < num_listed; j++)
-            rank += shared.list[j] > key;
-        if (rank < num_outputs) {
-            ids[rank] = id_of_candidate(key);
-            logits[rank] = logit_of_candidate(key);
-        }
-    }
-    for (int i = num_listed + thread; i < num_outputs; i += BEST_THREADS) {
-        ids[i] = -1;
-        logits[i] = -INFINITY;
-    }
+    write_best(shared.list, shared.num_listed, num_outputs, ids, logits);
 }
 
 } // namespace draftsmith

@@ -45,7 +45,7 @@ bool hopper_supports(const draftsmith_head_shape &shape, const Device &device)
     if (shape.ranking_type != shape.hidden_type && !is_int8)
         return false;
     if (shape.hidden_size > MOST_HIDDEN || shape.hidden_size % 8 != 0 || shape.rank > MOST_RANK ||
-        shape.rank % (is_int8 ? 16 : 8) != 0)
+        shape.rank % 8 != 0)
         return false;
     FusedJob job;
     return rows_of_pass(shape, device, job) > 0;

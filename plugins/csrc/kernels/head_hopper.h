@@ -8,8 +8,8 @@
  *
  * Keys in the threshold's bin are "uncertain": their logits go to a list, of which block m takes the best keys. Where
  * the list would be long, two more barriers find the last item that is kept; where rows share their candidates, one
- * more shows all blocks the list. Where an item is a group of tokens, all blocks see all keys and share the gather
- * equally. Nothing that reaches an output depends on the order in which blocks or copies arrive. */
+ * more shows all blocks the list. Where an item is a group of tokens, all blocks learn which items are kept and share
+ * the gather equally. Nothing that reaches an output depends on the order in which blocks or copies arrive. */
 #ifndef DRAFTSMITH_HEAD_HOPPER_H
 #define DRAFTSMITH_HEAD_HOPPER_H
 
@@ -61,7 +61,10 @@ struct FusedWorkspace {
     uint32_t *orders;        /* [m, MOST_SHARING_UNCERTAIN] order_in_bin of the uncertain, where rows share */
     float2 *sums;            /* [m, blocks] greatest logit, sum of exponentials relative to it; NaN: a logit is NaN */
     uint64_t *best;          /* [m, blocks, out] candidate_key, best first, 0: none */
-    uint16_t *item_keys;     /* [m, item_stride] where blocks share the gather, else null */
+    uint16_t *item_keys;     /* [item_stride] where blocks share the gather of a single row, else null */
+    uint4 *item_rows;        /* [item_stride] where they share that of several: of an item that rows may keep, these as
+                              * in Slot, and BIN_SHIFT last bits of each row's key */
+    uint8_t *item_bits;      /* with item_rows: a bit an item whether it has any */
     uint64_t *times;         /* [blocks, 16] of builds that measure, else null */
     size_t num_bytes;
 };

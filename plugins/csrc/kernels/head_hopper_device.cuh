@@ -81,6 +81,14 @@ __device__ __forceinline__ void copy_bulk(uint32_t target, const void *source, i
                  : "memory");
 }
 
+/* For readers that wait for the copies beside it; a later copy may take its place. */
+__device__ __forceinline__ void store_eight(uint32_t target, uint2 value)
+{
+    asm volatile("st.shared.v2.u32 [%0], {%1, %2};\nfence.proxy.async.shared::cta;" ::"r"(target), "r"(value.x),
+                 "r"(value.y)
+                 : "memory");
+}
+
 __device__ __forceinline__ void count_up(unsigned *counter)
 {
     asm volatile("red.relaxed.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");

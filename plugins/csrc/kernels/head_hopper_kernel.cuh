@@ -68,7 +68,7 @@ __device__ __forceinline__ void find_slots(const Block &block)
 #ifdef DRAFTSMITH_HEAD_LATE
     int look = COUNTED;
 #else
-    int look = job.workspace.item_keys ? COUNTED : GUESS;
+    int look = GUESS;
 #endif
 #pragma unroll 1
     for (;; look++) {
@@ -81,8 +81,6 @@ __device__ __forceinline__ void find_slots(const Block &block)
         find_thresholds(block, look);
         if (look == COUNTED)
             note_time(job, Moment::FOUND);
-        if (job.workspace.item_keys)
-            break;
         const bool is_first = look == GUESS || shared.is_stray || shared.num_early == 0;
         list_places(block, is_first ? -1 : shared.last_early, look == GUESS ? 0 : shared.num_early);
         if (look == COUNTED)
@@ -92,10 +90,7 @@ __device__ __forceinline__ void find_slots(const Block &block)
             fetch_stages(block, 0, shared.num_early);
         note_time(job, Moment::GUESSED);
     }
-    if (job.workspace.item_keys)
-        share_items(block);
-    else
-        settle_slots(block);
+    settle_slots(block);
     __syncthreads();
     note_time(job, Moment::LISTED);
 }
@@ -149,10 +144,13 @@ __global__ void __launch_bounds__(FUSED_THREADS, 1) rank_and_gather(const __grid
             arrive(job, Arrival::COUNTED);
     }
     note_time(job, Moment::ARRIVED);
-    find_slots(block);
+    if (job.group_size > 1)
+        find_shared_slots(block);
+    else
+        find_slots(block);
     if (warp == 0)
         fetch_stages(block, block.shared.num_early / STAGE_SLOTS, block.shared.num_slots);
-    if (job.request_of_row && !job.workspace.item_keys)
+    if (job.request_of_row && job.group_size == 1)
         join_rows(block);
     else
         reserve_places(block, (int)threadIdx.x - 32);

@@ -57,9 +57,10 @@ bool choose_shared(FusedJob &job, int num_blocks, int most_bytes, bool has_scale
     const int places = job.num_steps << (job.tile_shift + 4);
     job.key_stride = round_up(places, 64) + 8;
     job.rows_held = job.num_rows <= 8 ? 8 : FUSED_ROWS;
-    const int merge_bytes = (int)sizeof(MergeShared) + 8 * num_blocks * job.num_outputs;
+    const int merge_bytes = (int)sizeof(MergeShared);
     const int key_bytes = round_up(2 * job.num_rows * job.key_stride, 128);
-    const double most_kept = std::fmin(job.num_ranked, (double)job.num_rows * job.num_kept);
+    const double most_kept =
+        std::fmin(job.num_ranked, (double)job.num_rows * (job.num_kept + MOST_SHARED_UNCERTAIN));
     const int share = (int)(most_kept * job.group_size / num_blocks) + 2;
     const int most_slots = job.group_size > 1 ? share : places + MOST_STAGES * STAGE_SLOTS;
     const int slot_list_bytes = round_up((int)sizeof(Slot) * most_slots, 128);
@@ -122,8 +123,12 @@ void lay_out_workspace(FusedJob &job, int num_blocks, void *base)
     parts.take(part.orders, num_rows * MOST_SHARING_UNCERTAIN);
     parts.take(part.sums, num_rows * blocks);
     parts.take(part.best, num_rows * blocks * job.num_outputs);
-    if (job.group_size > 1)
-        parts.take(part.item_keys, num_rows * job.item_stride);
+    if (job.group_size > 1 && num_rows == 1)
+        parts.take(part.item_keys, job.item_stride);
+    if (job.group_size > 1 && num_rows > 1) {
+        parts.take(part.item_rows, job.item_stride);
+        parts.take(part.item_bits, MOST_SHARED_ITEMS / 8);
+    }
     part.num_bytes = parts.num_bytes;
 }
 

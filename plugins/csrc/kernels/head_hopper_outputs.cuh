@@ -1,4 +1,5 @@
-/* Row m by block m: which of the uncertain candidates are kept, then the best of all and the log-sum-exp. */
+/* Row m by block m: which of the uncertain candidates are kept, then the best of all and the log-sum-exp. Everything is
+ * asked for at once, and two barriers lie between that and the outputs: this is the end of the critical path. */
 #ifndef DRAFTSMITH_HEAD_HOPPER_OUTPUTS_CUH
 #define DRAFTSMITH_HEAD_HOPPER_OUTPUTS_CUH
 
@@ -7,79 +8,93 @@
 namespace draftsmith {
 
 enum { MOST_LISTED = FUSED_OUTPUTS * FUSED_OUTPUTS + MOST_UNCERTAIN, MOST_BLOCKS = 256 };
+static_assert(MOST_UNCERTAIN <= FUSED_THREADS, "a thread takes one");
 
 /* In the place of the ring. */
 struct MergeShared {
     uint64_t list[MOST_LISTED];
-    uint64_t order[MOST_UNCERTAIN];    /* of the uncertain: key and id */
+    uint64_t order[MOST_UNCERTAIN];     /* of the uncertain: key and id */
     uint64_t uncertain[MOST_UNCERTAIN]; /* candidate_key, 0: NaN */
     uint64_t kept[MOST_UNCERTAIN];      /* of those that are kept, in their order */
-    float2 sums[MOST_BLOCKS];
-    uint64_t floor; /* at least num_outputs candidates reach it, or it is 0 */
-    float log_sum_exp;
-    int num_listed;
-    uint64_t best[1]; /* [blocks, out] */
+    uint64_t floor;                     /* at least num_outputs candidates reach it, or it is 1 */
+    float2 sum;                         /* of the blocks: greatest logit, sum of exponentials relative to it */
+    int num_listed, has_nan;
 };
 
-/* The num_outputs-th greatest of the blocks' best: two threads a block. */
-__device__ __forceinline__ void find_merge_floor(MergeShared &merge, int num_outputs, int thread, int num_threads)
+/* By a warp: the num_outputs-th greatest of the blocks' best. */
+__device__ __forceinline__ void find_merge_floor(const uint64_t *best, int num_outputs, MergeShared &merge)
 {
-    const int num_blocks = gridDim.x, parity = thread & 1;
-    for (int start = 0; start < num_blocks; start += num_threads / 2) {
-        const int index = start + thread / 2;
-        const uint64_t mine = index < num_blocks ? merge.best[index * num_outputs] : ~0ull;
-        int num_above = 0;
-#pragma unroll 4
-        for (int i = parity; i < num_blocks; i += 2)
-            num_above += merge.best[i * num_outputs] > mine;
-        num_above += __shfl_xor_sync(0xffffffffu, num_above, 1);
-        if (parity == 0 && index < num_blocks && num_above < num_outputs)
-            atomicMin(reinterpret_cast<unsigned long long *>(&merge.floor), (unsigned long long)mine);
+    enum { HEADS = MOST_BLOCKS / 32 };
+    const int lane = threadIdx.x & 31, num_blocks = gridDim.x;
+    uint64_t heads[HEADS];
+#pragma unroll
+    for (int i = 0; i < HEADS; i++)
+        heads[i] = lane + 32 * i < num_blocks ? __ldcg(reinterpret_cast<const unsigned long long *>(
+                                                    best + (size_t)(lane + 32 * i) * num_outputs))
+                                              : 0;
+    uint64_t floor = 0;
+#pragma unroll 1
+    for (int round = 0; round < num_outputs; round++) {
+        uint64_t mine = heads[0];
+#pragma unroll
+        for (int i = 1; i < HEADS; i++)
+            mine = heads[i] > mine ? heads[i] : mine;
+        const uint32_t high = __reduce_max_sync(0xffffffffu, (uint32_t)(mine >> 32));
+        const uint32_t low = __reduce_max_sync(0xffffffffu, (uint32_t)(mine >> 32) == high ? (uint32_t)mine : 0u);
+        floor = (uint64_t)high << 32 | low;
+#pragma unroll
+        for (int i = 0; i < HEADS; i++)
+            heads[i] = heads[i] == floor ? 0 : heads[i];
     }
+    if (lane == 0)
+        merge.floor = floor > 1 ? floor : 1;
 }
 
-__device__ __forceinline__ void settle_uncertain(const FusedJob &job, MergeShared &merge, int m, int count,
-                                                 int num_needed, int thread, int num_threads)
+/* By a warp: sums of all blocks, in their order. */
+__device__ __forceinline__ void sum_blocks(const float2 *sums, MergeShared &merge)
 {
-    for (int i = thread; i < count; i += num_threads) {
-        const uint64_t mine = merge.order[i];
-        int num_above = 0;
-#pragma unroll 4
-        for (int j = 0; j < count; j++)
-            num_above += merge.order[j] > mine;
-        if (num_above < num_needed) {
-            merge.kept[num_above] = merge.uncertain[i];
-            note_chosen(job, m, (int)~(uint32_t)mine);
-        }
-    }
-}
-
-/* By warp 0: over the blocks in their order, then over the kept in theirs. */
-__device__ __forceinline__ float sum_row(const MergeShared &merge, int num_kept)
-{
-    const int num_blocks = gridDim.x, count = num_blocks + num_kept;
+    enum { PARTS = MOST_BLOCKS / 32 };
+    const int lane = threadIdx.x & 31, num_blocks = gridDim.x;
+    float2 parts[PARTS];
+#pragma unroll
+    for (int i = 0; i < PARTS; i++)
+        parts[i] = lane + 32 * i < num_blocks ? __ldcg(sums + lane + 32 * i) : make_float2(-INFINITY, 0.0f);
     float greatest = -INFINITY, sum = 0.0f;
     bool has_nan = false;
-#pragma unroll 1
-    for (int i = threadIdx.x; i < count; i += 32) {
-        const uint64_t key = i < num_blocks ? 1 : merge.kept[i - num_blocks];
-        const float2 one = i < num_blocks ? merge.sums[i] : make_float2(logit_of_candidate(key), 1.0f);
-        has_nan |= key == 0 || one.y != one.y;
-        greatest = fmaxf(greatest, one.x);
+#pragma unroll
+    for (int i = 0; i < PARTS; i++) {
+        has_nan |= parts[i].y != parts[i].y;
+        greatest = fmaxf(greatest, parts[i].x);
     }
-    has_nan = __any_sync(0xffffffffu, has_nan);
 #pragma unroll
     for (int step = 1; step < 32; step *= 2)
         greatest = fmaxf(greatest, __shfl_xor_sync(0xffffffffu, greatest, step));
-    if (has_nan || !isfinite(greatest))
-        return has_nan ? NAN : greatest;
+#pragma unroll
+    for (int i = 0; i < PARTS; i++)
+        sum += parts[i].y > 0.0f ? parts[i].y * expf(parts[i].x - greatest) : 0.0f;
+    sum = sum_lanes(sum);
+    if (has_nan)
+        merge.has_nan = 1;
+    if (lane == 0)
+        merge.sum = make_float2(greatest, sum);
+}
+
+/* By a warp: log-sum-exp over the blocks and the kept. */
+__device__ __forceinline__ float finish_sum(const MergeShared &merge, int num_kept)
+{
+    float greatest = merge.sum.x, sum = 0.0f;
 #pragma unroll 1
-    for (int i = threadIdx.x; i < count; i += 32) {
-        const float2 one =
-            i < num_blocks ? merge.sums[i] : make_float2(logit_of_candidate(merge.kept[i - num_blocks]), 1.0f);
-        sum += one.y * expf(one.x - greatest);
-    }
-    return greatest + logf(sum_lanes(sum));
+    for (int i = threadIdx.x & 31; i < num_kept; i += 32)
+        greatest = fmaxf(greatest, logit_of_candidate(merge.kept[i]));
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2)
+        greatest = fmaxf(greatest, __shfl_xor_sync(0xffffffffu, greatest, step));
+    if (!isfinite(greatest))
+        return greatest;
+#pragma unroll 1
+    for (int i = threadIdx.x & 31; i < num_kept; i += 32)
+        sum += expf(logit_of_candidate(merge.kept[i]) - greatest);
+    return greatest + logf(sum_lanes(sum) + merge.sum.y * expf(merge.sum.x - greatest));
 }
 
 __device__ __forceinline__ void list_if_above(MergeShared &merge, uint64_t key, uint64_t floor)
@@ -88,78 +103,86 @@ __device__ __forceinline__ void list_if_above(MergeShared &merge, uint64_t key, 
         merge.list[atomicAdd(&merge.num_listed, 1)] = key;
 }
 
-/* Loads what the blocks left for row m. */
-__device__ __forceinline__ void load_merge(const Block &block, MergeShared &merge, int m, int num_uncertain)
+/* The best num_needed of the uncertain are kept; four threads each. By all threads of whole warps. */
+__device__ __forceinline__ void settle_uncertain(const FusedJob &job, MergeShared &merge, int m, int count,
+                                                 int num_needed)
 {
-    const FusedJob &job = block.job;
-    const int count = gridDim.x * job.num_outputs;
-    const uint64_t *const best = job.workspace.best + (size_t)m * count;
-    if (threadIdx.x == 0)
-        merge.floor = ~0ull, merge.num_listed = 0;
-    for (int i = threadIdx.x; i < num_uncertain; i += FUSED_THREADS) {
-        const uint4 one = __ldcg(job.workspace.uncertain + m * MOST_UNCERTAIN + i);
-        const float logit = __uint_as_float(one.z);
-        merge.order[i] = (uint64_t)one.x << 32 | (uint32_t)~one.y;
-        merge.uncertain[i] = logit != logit ? 0 : candidate_key(logit, (int32_t)one.y);
-    }
-    for (int i = threadIdx.x; i < (int)gridDim.x; i += FUSED_THREADS)
-        merge.sums[i] = __ldcg(job.workspace.sums + (size_t)m * gridDim.x + i);
+    enum { SHARE = 4 };
+    const int part = threadIdx.x % SHARE;
+#pragma unroll 1
+    for (int start = 0; start < count; start += FUSED_THREADS / SHARE) {
+        const int i = start + (int)threadIdx.x / SHARE;
+        const uint64_t mine = i < count ? merge.order[i] : ~0ull;
+        int num_above = 0;
 #pragma unroll 4
-    for (int i = threadIdx.x; i < count; i += FUSED_THREADS)
-        merge.best[i] = __ldcg(reinterpret_cast<const unsigned long long *>(best + i));
-    __syncthreads();
+        for (int j = part; j < count; j += SHARE)
+            num_above += merge.order[j] > mine;
+        num_above += __shfl_xor_sync(0xffffffffu, num_above, 1);
+        num_above += __shfl_xor_sync(0xffffffffu, num_above, 2);
+        if (part != 0 || i >= count || num_above >= num_needed)
+            continue;
+        const uint64_t candidate = merge.uncertain[i];
+        merge.kept[num_above] = candidate;
+        if (candidate == 0)
+            merge.has_nan = 1;
+        else
+            list_if_above(merge, candidate, merge.floor);
+        note_chosen(job, m, (int)~(uint32_t)mine);
+    }
 }
 
 __device__ __forceinline__ void write_row(const Block &block, int m)
 {
+    enum { KEYS = 3 }; /* that a thread asks for at once: ten outputs of 132 blocks have no more */
     const FusedJob &job = block.job;
-    constexpr int FLOOR_THREADS = FUSED_THREADS * 3 / 4;
-    const int thread = threadIdx.x, num_outputs = job.num_outputs;
+    const int thread = threadIdx.x, warp = block.warp(), num_outputs = job.num_outputs;
     MergeShared &merge = *reinterpret_cast<MergeShared *>(block.memory);
     int32_t *const ids = job.candidate_ids + (size_t)m * num_outputs;
     float *const logits = job.candidate_logits + (size_t)m * num_outputs;
     const int num_uncertain = block.shared.is_exact || job.request_of_row ? 0 : block.shared.num_in_bin[m];
     const int num_kept = num_uncertain ? block.shared.num_needed[m] : 0;
-    load_merge(block, merge, m, num_uncertain);
-    if (thread < FLOOR_THREADS)
-        find_merge_floor(merge, num_outputs, thread, FLOOR_THREADS);
-    else
-        settle_uncertain(job, merge, m, num_uncertain, num_kept, thread - FLOOR_THREADS,
-                         FUSED_THREADS - FLOOR_THREADS);
+    const int count = gridDim.x * num_outputs;
+    const uint64_t *const best = job.workspace.best + (size_t)m * count;
+    const auto key_at = [&](int i) {
+        return i < count ? __ldcg(reinterpret_cast<const unsigned long long *>(best + i)) : 0ull;
+    };
+    uint64_t keys[KEYS];
+#pragma unroll
+    for (int i = 0; i < KEYS; i++)
+        keys[i] = key_at(thread + i * FUSED_THREADS);
+    const uint4 one = thread < num_uncertain ? __ldcg(job.workspace.uncertain + m * MOST_UNCERTAIN + thread)
+                                             : make_uint4(0, 0, 0, 0);
+    if (thread == 64)
+        merge.num_listed = merge.has_nan = 0;
     __syncthreads();
-    const uint64_t floor = merge.floor > 1 ? merge.floor : 1;
-    for (int i = thread; i < (int)gridDim.x * num_outputs; i += FUSED_THREADS)
-        list_if_above(merge, merge.best[i], floor);
-    for (int i = thread; i < num_kept; i += FUSED_THREADS)
-        list_if_above(merge, merge.kept[i], floor);
-    if (thread < 32) {
-        const float sum = sum_row(merge, num_kept);
-        if (thread == 0)
-            merge.log_sum_exp = sum;
+    if (warp == 0)
+        find_merge_floor(best, num_outputs, merge);
+    else if (warp == 1)
+        sum_blocks(job.workspace.sums + (size_t)m * gridDim.x, merge);
+    if (thread < num_uncertain) {
+        const float logit = __uint_as_float(one.z);
+        merge.order[thread] = (uint64_t)one.x << 32 | (uint32_t)~one.y;
+        merge.uncertain[thread] = logit != logit ? 0 : candidate_key(logit, (int32_t)one.y);
     }
     __syncthreads();
-    const float log_sum_exp = merge.log_sum_exp;
-    if (log_sum_exp != log_sum_exp) {
+    const uint64_t floor = merge.floor;
+#pragma unroll
+    for (int i = 0; i < KEYS; i++)
+        list_if_above(merge, keys[i], floor);
+    for (int i = thread + KEYS * FUSED_THREADS; i < count; i += FUSED_THREADS)
+        list_if_above(merge, key_at(i), floor);
+    settle_uncertain(job, merge, m, num_uncertain, num_kept);
+    __syncthreads();
+    if (merge.has_nan) {
         write_broken_row(num_outputs, ids, logits, job.log_sum_exp + m);
         return;
     }
-    if (thread == 0)
-        job.log_sum_exp[m] = log_sum_exp;
-    const int num_listed = merge.num_listed;
-    for (int i = thread; i < num_listed; i += FUSED_THREADS) {
-        const uint64_t key = merge.list[i];
-        int rank = 0;
-        for (int j = 0; j < num_listed; j++)
-            rank += merge.list[j] > key;
-        if (rank < num_outputs) {
-            ids[rank] = id_of_candidate(key);
-            logits[rank] = logit_of_candidate(key);
-        }
+    if (warp == FUSED_WARPS - 1) {
+        const float log_sum_exp = finish_sum(merge, num_kept);
+        if (block.lane() == 0)
+            job.log_sum_exp[m] = log_sum_exp;
     }
-    for (int i = num_listed + thread; i < num_outputs; i += FUSED_THREADS) {
-        ids[i] = -1;
-        logits[i] = -INFINITY;
-    }
+    write_best(merge.list, merge.num_listed, num_outputs, ids, logits);
 }
 
 } // namespace draftsmith

@@ -31,7 +31,8 @@ struct TileRing {
         return min(1 << block.job.tile_shift, block.job.num_ranked - (tile << block.job.tile_shift));
     }
 
-    /* By one lane. An 8-bit tile's scales lie behind it; of the last, short one they are not copied. */
+    /* By one lane. An 8-bit tile's scales lie behind it; of the last, short one they are not copied. Where that one
+     * ends between multiples of 16 bytes, its last eight are not either. */
     __device__ __forceinline__ void fetch(int step, int slot) const
     {
         const FusedJob &job = block.job;
@@ -40,9 +41,14 @@ struct TileRing {
         const int tile = block.tile_of(first_tile + step), num_items = items_in(tile);
         const uint32_t target = slots + slot * job.slot_bytes, barrier = barriers + slot * 8;
         const bool has_scales = job.w_vocab_scales && num_items == 1 << job.tile_shift;
-        expect_bytes(barrier, num_items * (job.row_bytes + (has_scales ? 4 : 0)));
-        copy_once(target, static_cast<const char *>(job.w_vocab) + ((size_t)tile << job.tile_shift) * job.row_bytes,
-                  num_items * job.row_bytes, barrier, policy);
+        const char *const rows =
+            static_cast<const char *>(job.w_vocab) + ((size_t)tile << job.tile_shift) * job.row_bytes;
+        const int num_bytes = num_items * job.row_bytes / 16 * 16;
+        if (num_bytes < num_items * job.row_bytes)
+            store_eight(target + num_bytes, *reinterpret_cast<const uint2 *>(rows + num_bytes));
+        expect_bytes(barrier, num_bytes + (has_scales ? num_items * 4 : 0));
+        if (num_bytes != 0)
+            copy_once(target, rows, num_bytes, barrier, policy);
         if (has_scales)
             copy_once(target + job.tile_bytes, job.w_vocab_scales + ((size_t)tile << job.tile_shift), num_items * 4,
                       barrier, policy);
@@ -83,10 +89,21 @@ template <class T, Ranking RANKING, int HALVES, int MOST_RANK> struct RankingRow
         const int lane = threadIdx.x & 31, offset = lane % 4 * 16;
         const char *const mine = rows + lane / 4 * row_bytes + offset;
         uint4 w[CHUNKS];
+        if (RANKING != Ranking::INT8 || row_bytes % 16 == 0) {
 #pragma unroll
-        for (int chunk = 0; chunk < CHUNKS; chunk++)
-            w[chunk] = chunk * 64 + offset < row_bytes ? *reinterpret_cast<const uint4 *>(mine + chunk * 64)
-                                                       : make_uint4(0, 0, 0, 0);
+            for (int chunk = 0; chunk < CHUNKS; chunk++)
+                w[chunk] = chunk * 64 + offset < row_bytes ? *reinterpret_cast<const uint4 *>(mine + chunk * 64)
+                                                           : make_uint4(0, 0, 0, 0);
+        } else {
+#pragma unroll
+            for (int chunk = 0; chunk < CHUNKS; chunk++) {
+                const int left = row_bytes - chunk * 64 - offset; /* a multiple of 8 */
+                const uint2 *const eights = reinterpret_cast<const uint2 *>(mine + chunk * 64);
+                const uint2 low = left > 0 ? eights[0] : make_uint2(0, 0);
+                const uint2 high = left > 8 ? eights[1] : make_uint2(0, 0);
+                w[chunk] = make_uint4(low.x, low.y, high.x, high.y);
+            }
+        }
         if constexpr (RANKING == Ranking::INT8) {
             int high[4] = {0, 0, 0, 0}, low[4] = {0, 0, 0, 0};
 #pragma unroll
@@ -150,7 +167,7 @@ template <int HALVES> struct RowWatch {
             *reinterpret_cast<uint32_t *>(block.keys(m) + place) = low | high << 16;
             uint16_t *const all_keys = block.job.workspace.item_keys;
             if (all_keys && item >= 0)
-                *reinterpret_cast<uint32_t *>(all_keys + (size_t)m * block.job.item_stride + item) = low | high << 16;
+                *reinterpret_cast<uint32_t *>(all_keys + item) = low | high << 16;
             greatest[half] = max(greatest[half], max(low, high));
             if (low >= floor[half])
                 count_key(block.job, m, low);

@@ -29,12 +29,12 @@ __device__ __forceinline__ uint32_t add_mates(const FusedShared &shared, uint32_
     return all;
 }
 
-/* By warp m, when all blocks have listed the orders of row m's uncertain candidates: its cutoff. */
-__device__ __forceinline__ void settle_list(const Block &block)
+/* By warp m, when all blocks have listed the orders of row m's uncertain candidates: its cutoff. `orders`: shared memory
+ * for all of them. */
+__device__ __forceinline__ void settle_list(const Block &block, uint32_t *orders)
 {
     FusedShared &shared = block.shared;
     const int m = block.warp(), count = shared.num_in_bin[m];
-    uint32_t *const orders = reinterpret_cast<uint32_t *>(block.scratch()) + m * MOST_SHARING_UNCERTAIN;
     for (int i = block.lane(); i < count; i += 32)
         orders[i] = __ldcg(block.job.workspace.orders + m * MOST_SHARING_UNCERTAIN + i);
     __syncwarp();
@@ -67,7 +67,8 @@ __device__ __forceinline__ void join_rows(const Block &block)
         }
         meet_all(job, Arrival::LISTED);
         if (block.warp() < job.num_rows)
-            settle_list(block);
+            settle_list(block, reinterpret_cast<uint32_t *>(block.scratch()) +
+                                   block.warp() * MOST_SHARING_UNCERTAIN);
         __syncthreads();
     }
     for (int i = threadIdx.x; i < num_slots; i += FUSED_THREADS) {

@@ -90,13 +90,8 @@ draftsmith_status check_shape(const draftsmith_head_shape *shape, Device &device
     return status;
 }
 
-/* With groups and this many rows the general path is faster (H200: 68 against 74 us at 10 rows of 151,936). */
-enum { GENERAL_GROUPED_ROWS = 9 };
-
 bool may_be_fused(const draftsmith_head_shape &shape, const Device &device)
 {
-    if (shape.path == DRAFTSMITH_HEAD_AUTO && shape.group_size > 1 && shape.num_rows >= GENERAL_GROUPED_ROWS)
-        return false;
     return shape.path != DRAFTSMITH_HEAD_GENERAL && hopper_supports(shape, device);
 }
 

@@ -23,7 +23,7 @@ extern "C" {
 enum { DRAFTSMITH_HEAD_MAX_ROWS = 64, DRAFTSMITH_HEAD_MAX_OUTPUTS = 1024, DRAFTSMITH_WORKSPACE_ALIGNMENT = 256 };
 
 typedef enum draftsmith_head_path {
-    DRAFTSMITH_HEAD_AUTO = 0,    /* fused where it takes the shape and the pointers, and is faster; else general */
+    DRAFTSMITH_HEAD_AUTO = 0,    /* fused where it takes the shape and the pointers; else general */
     DRAFTSMITH_HEAD_GENERAL = 1, /* several kernels, SM 7.5 and later, every shape */
     DRAFTSMITH_HEAD_FUSED = 2    /* one cooperative kernel, SM 9.0 and later, the shapes that fit */
 } draftsmith_head_path;
