@@ -11,12 +11,11 @@ from .accept_step import (
     Step,
     Strength,
     binary_divergence,
-    choose_step,
     divergence_term,
     halve,
 )
 from .accept_target import COIN, RESIDUAL, Target, position_uniform
-from .function_values import Value, choose, constant, greatest, least, where
+from .function_values import Value, choose, choose_fields, constant, greatest, least, where
 
 
 def step_greedy(target: Target, children: Children, strength: Strength) -> Step:
@@ -43,9 +42,9 @@ def step_chosen(node: Node) -> Step:
     draw, strength = _draw(node), node.strength
     exact = node.settle(draw, node.children.mass, 0.0)
     is_raised = strength.is_one_of(Rule.MENTORED_BUDGET, Rule.MENTORED_PRICE, Rule.LENIENT)
-    step = choose_step(is_raised, _step_raised(node, draw, exact), exact)
-    step = choose_step(strength.is_one_of(Rule.TYPICAL), _step_typical(node, draw, exact), step)
-    return choose_step(strength.is_one_of(Rule.THRESHOLD), _step_threshold(node, draw, exact), step)
+    step = choose_fields(is_raised, _step_raised(node, draw, exact), exact)
+    step = choose_fields(strength.is_one_of(Rule.TYPICAL), _step_typical(node, draw, exact), step)
+    return choose_fields(strength.is_one_of(Rule.THRESHOLD), _step_threshold(node, draw, exact), step)
 
 
 def _draw(node: Node) -> Draw:
@@ -74,7 +73,7 @@ def _step_raised(node: Node, draw: Draw, exact: Step) -> Step:
     share = (draw.coin - mass) / where(raised > mass, raised - mass, 1.0) * mass
     is_lifted = (draw.child < 0) & (draw.coin < raised)
     lifted = node.accept(draw, node.children.pick(share), spent)
-    return choose_step(has_choice, choose_step(is_lifted, lifted, node.settle(draw, raised, spent)), exact)
+    return choose_fields(has_choice, choose_fields(is_lifted, lifted, node.settle(draw, raised, spent)), exact)
 
 
 def _raise(strength: Strength, mass: Value) -> Value:
@@ -91,7 +90,7 @@ def _raise(strength: Strength, mass: Value) -> Value:
 def _raise_by_budget(mass: Value, budget: Value) -> Value:
     """The largest P' >= P whose divergence is in the budget."""
     one = constant(mass, 1.0, "float64")
-    low, _ = halve("raise", mass, one, lambda middle: binary_divergence(middle, mass) <= budget)
+    low = halve("raise", mass, one, lambda middle: binary_divergence(middle, mass) <= budget)
     is_fixed = (mass <= 0) | (mass >= 1.0) | (budget <= 0)
     reaches_all = budget >= -where(mass > 0, mass, 1.0).log()
     return choose([(is_fixed, mass), (reaches_all, one)], low)
@@ -107,10 +106,12 @@ def _step_typical(node: Node, draw: Draw, exact: Step) -> Step:
     spent = -where(held > 0, held, 1.0).log()
     place = (children.is_child & children.probabilities.equals(best)).first_true()
     anew = position_uniform(node.key, RESIDUAL)  # the coin may have fallen to a child
-    other = Draw(child=draw.child * 0 - 1, coin=where(node.is_shared, draw.coin, anew), shared=draw.shared)
+    other = Draw(
+        child=constant(draw.child, -1, "int64"), coin=where(node.is_shared, draw.coin, anew), shared=draw.shared
+    )
     bound = where(node.is_shared, children.mass, 0.0)
-    relaxed = choose_step(passes, node.accept(draw, place, spent), node.settle(other, bound, spent))
-    return choose_step((children.mass <= 0) | (strength.left < spent), exact, relaxed)
+    relaxed = choose_fields(passes, node.accept(draw, place, spent), node.settle(other, bound, spent))
+    return choose_fields((children.mass <= 0) | (strength.left < spent), exact, relaxed)
 
 
 def _step_threshold(node: Node, draw: Draw, exact: Step) -> Step:
@@ -122,9 +123,7 @@ def _step_threshold(node: Node, draw: Draw, exact: Step) -> Step:
     reach = where(is_possible, where(passes, 1.0, least(mass / strength.second, 1.0)), 0.0)
     is_full = (reach >= 1.0).cast("int64")
     is_active = is_possible & is_full.cumulative(exclusive=True).equals(0)
-    place = p.indices()
-    is_earlier = place.unsqueeze(0) < place.unsqueeze(1)
-    covered = where(is_earlier & is_active.unsqueeze(0), reach.unsqueeze(0), 0.0).max(1)
+    covered = where(p.is_before() & is_active.unsqueeze(0), reach.unsqueeze(0), 0.0).max(1)
     gained = where(is_active & (reach > covered), reach - covered, 0.0)
     whole = where(is_active, reach, 0.0).max()
     outside = children.outside
@@ -132,4 +131,4 @@ def _step_threshold(node: Node, draw: Draw, exact: Step) -> Step:
     is_met = is_active & (passes | (draw.coin * strength.second < mass))
     accepted = where(is_met.any(), is_met.first_true(), draw.child)
     relaxed = node.settle(replace(draw, child=accepted), whole, spent)
-    return choose_step(strength.left < spent, exact, relaxed)
+    return choose_fields(strength.left < spent, exact, relaxed)

@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import onnx
+from draftsmith.plugins.accept_kernel import SAMPLED, SHARED_NOISE
 from draftsmith.plugins.reference.accept_step import Rule
 
 from .accept_chosen import step_chosen, step_greedy
 from .accept_sampled import step_sampled
-from .accept_step import Node, Step, choose_step, find_children, find_strength
+from .accept_step import Node, Step, find_children, find_strength
 from .accept_target import RowParams, find_target, is_broken, position_key
 from .function_builder import FunctionBuilder
-from .function_values import LoopResult, Value, apply, constant, loop, where
+from .function_values import LoopResult, Value, apply, choose_fields, constant, loop, where
 
 INPUTS = ("logits", "parents", "token_ids", "num_nodes", "row_floats", "row_ints", "row_keys", "relaxation")
 CANDIDATE_INPUTS = ("candidate_ids", "candidate_log_probs")
@@ -90,8 +91,8 @@ class _Request:
             recovery_limit=self.number(7),
             rule=self.whole(0),
             top_k=self.whole(1),
-            is_shared=self.has_flag(1),
-            is_sampled=self.has_flag(2),
+            is_shared=self.has_flag(SHARED_NOISE),
+            is_sampled=self.has_flag(SAMPLED),
             seed=self.key(0),
             position=self.key(1),
         )
@@ -154,8 +155,8 @@ def _decide(request: _Request, params: RowParams, node: Node, index: Value) -> S
         ids = request.inputs["candidate_ids"].at(index).cast("int64")
         log_probs = request.inputs["candidate_log_probs"].at(index).cast("float64")
         is_drawn = params.is_sampled & node.children.is_child.any() & ~params.rule.equals(int(Rule.THRESHOLD))
-        step = choose_step(is_drawn, step_sampled(node, ids, log_probs), step)
-    return choose_step(params.is_greedy, greedy, step)
+        step = choose_fields(is_drawn, step_sampled(node, ids, log_probs), step)
+    return choose_fields(params.is_greedy, greedy, step)
 
 
 def _advance_recovery(state: Value, is_low: Value) -> Value:

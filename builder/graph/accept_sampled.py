@@ -10,7 +10,7 @@ from draftsmith.plugins.reference.accept_step import Rule
 
 from .accept_step import STEPS, Node, Step, Strength, divergence_term, halve
 from .accept_target import COIN, RESIDUAL, Target, position_uniform
-from .function_values import LoopResult, Value, apply, constant, greatest, least, loop, where
+from .function_values import LoopResult, Value, apply, choose_fields, constant, greatest, least, loop, where
 
 _INFINITY = float("inf")
 
@@ -32,12 +32,6 @@ class Candidates:
         """KL(pi || p) of pi [C] and scale * p elsewhere."""
         beyond = divergence_term(scale, constant(scale, 1.0, "float64")) * self.outside
         return divergence_term(pi, self.p).sum() + where(self.outside > 0, beyond, 0.0)
-
-    def replace(self, weights: Value, values: Value) -> Value:
-        """``weights`` [V] with ``values`` [C] at the candidates."""
-        longer = apply("Concat", weights, constant(weights, [0.0], "float64"), axis=0)  # V, which is no token, is last
-        changed = longer.put(self.ids, values)
-        return changed.at(weights.indices())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +58,7 @@ def step_sampled(node: Node, ids: Value, log_probs: Value) -> Step:
     share = position_uniform(node.key, COIN) * candidates.q.at(place)
     is_accepted = is_drawn.any() & (share < plan.kept.at(place))
     added = where(is_drawn & plan.drops_child, 0.0, plan.added)
-    weights = candidates.replace(target.p * plan.scale, added)
+    weights = _replace(target.p * plan.scale, candidates.ids, added)
     drawn = target.draw_weighted(weights, position_uniform(node.key, RESIDUAL))
     return Step(
         child=where(is_accepted, child, -1),
@@ -77,37 +71,31 @@ def step_sampled(node: Node, ids: Value, log_probs: Value) -> Step:
 def _find_candidates(target: Target, ids: Value, log_probs: Value) -> Candidates:
     num_vocab = target.p.size()
     is_token = (ids >= 0) & (ids < num_vocab)
-    found = Candidates(
-        ids=where(is_token, ids, num_vocab),
-        q=where(is_token, where(is_token, log_probs, 0.0).exp(), 0.0),
+    known = where(is_token, ids, num_vocab)
+    q = where(is_token, where(is_token, log_probs, 0.0).exp(), 0.0)
+    return Candidates(
+        ids=known,
+        q=q,
         p=where(is_token, target.p.at(where(is_token, ids, 0)), 0.0),
-        outside=target.p,
+        outside=_replace(target.p, known, q * 0.0).sum(),
     )
-    rest = found.replace(target.p, found.q * 0.0)
-    return Candidates(ids=found.ids, q=found.q, p=found.p, outside=rest.sum())
+
+
+def _replace(weights: Value, ids: Value, values: Value) -> Value:
+    """``weights`` [V] with ``values`` [C] at the candidates."""
+    longer = apply("Concat", weights, constant(weights, [0.0], "float64"), axis=0)  # V, which is no token, is last
+    return longer.put(ids, values).at(weights.indices())
 
 
 def _make_plan(node: Node, candidates: Candidates) -> Plan:
     strength, one = node.strength, constant(candidates.outside, 1.0, "float64")
-    exact = _plan_lenient(candidates, one)
     alpha = greatest(strength.first, (-strength.left).exp())
-    lenient = _plan_lenient(candidates, where(strength.is_one_of(Rule.LENIENT), alpha, one))
+    lenient = _plan_lenient(candidates, where(strength.is_one_of(Rule.LENIENT), alpha, one))  # at 1 the exact rule
     typical = _plan_typical(node, candidates)
     is_typical = strength.is_one_of(Rule.TYPICAL) & ~(strength.left < typical.spent)
     is_clipped = strength.is_one_of(Rule.MENTORED_BUDGET, Rule.MENTORED_PRICE)
     clipped = _plan_mentored(strength, candidates)
-    plan = _choose_plan(strength.is_one_of(Rule.LENIENT), lenient, exact)
-    return _choose_plan(is_clipped, clipped, _choose_plan(is_typical, typical, plan))
-
-
-def _choose_plan(condition: Value, yes: Plan, no: Plan) -> Plan:
-    return Plan(
-        kept=where(condition, yes.kept, no.kept),
-        added=where(condition, yes.added, no.added),
-        scale=where(condition, yes.scale, no.scale),
-        spent=where(condition, yes.spent, no.spent),
-        drops_child=where(condition, yes.drops_child, no.drops_child),
-    )
+    return choose_fields(is_clipped, clipped, choose_fields(is_typical, typical, lenient))
 
 
 def _plan_lenient(candidates: Candidates, alpha: Value) -> Plan:
@@ -151,7 +139,7 @@ def _plan_mentored(strength: Strength, candidates: Candidates) -> Plan:
     has_price = strength.is_one_of(Rule.MENTORED_PRICE)
     budget = where(has_price, strength.left, least(strength.first, strength.left))
     by_budget = _plan_clipped(candidates, *_clip_by_budget(candidates, budget))
-    return _choose_plan(has_price & (priced.spent <= strength.left), priced, by_budget)
+    return choose_fields(has_price & (priced.spent <= strength.left), priced, by_budget)
 
 
 def _plan_clipped(candidates: Candidates, low: Value, high: Value) -> Plan:
@@ -174,7 +162,7 @@ def _clip_by_price(candidates: Candidates, price: Value) -> tuple[Value, Value]:
     def is_short(low: Value) -> Value:
         return candidates.clip(low, high_of(low)).sum() + low * candidates.outside < 1.0
 
-    low, _ = halve("price", (-price).exp(), constant(price, 1.0, "float64"), is_short)
+    low = halve("price", (-price).exp(), constant(price, 1.0, "float64"), is_short)
     return low, high_of(low)
 
 

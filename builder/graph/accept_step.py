@@ -94,10 +94,8 @@ def find_children(target: Target, is_child: Value, tokens: Value) -> Children:
     num_vocab = target.p.size()
     is_known = is_child & (tokens >= 0) & (tokens < num_vocab)
     known = where(is_known, tokens, 0)
-    place = tokens.indices()
-    is_earlier = place.unsqueeze(0) < place.unsqueeze(1)
     is_equal = known.unsqueeze(0).equals(known.unsqueeze(1)) & is_known.unsqueeze(0)
-    is_first = is_known & ~(is_equal & is_earlier).any(1)
+    is_first = is_known & ~(is_equal & tokens.is_before()).any(1)
     marked = target.p.filled(0.0, "float64").put(known, is_first.cast("float64"), reduction="max") > 0
     probabilities = where(is_first, target.p.at(known), 0.0)
     mass = probabilities.sum()
@@ -119,16 +117,6 @@ class Step:
     token: Value
     spent: Value
     regret: Value
-
-
-def choose_step(condition: Value, yes: Step, no: Step) -> Step:
-    """``yes`` where the condition holds."""
-    return Step(
-        child=where(condition, yes.child, no.child),
-        token=where(condition, yes.token, no.token),
-        spent=where(condition, yes.spent, no.spent),
-        regret=where(condition, yes.regret, no.regret),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,8 +173,8 @@ def binary_divergence(new: Value, old: Value) -> Value:
     return divergence_term(new, old) + divergence_term(1.0 - new, 1.0 - old)
 
 
-def halve(label: str, low: Value, high: Value, is_low: Callable[[Value], Value]) -> tuple[Value, Value]:
-    """Bisects: the middle becomes ``low`` where ``is_low`` holds there, else ``high``."""
+def halve(label: str, low: Value, high: Value, is_low: Callable[[Value], Value]) -> Value:
+    """The last ``low`` of a bisection: the middle becomes it where ``is_low`` holds there, else ``high``."""
 
     def half(_: Value, state: Sequence[Value]) -> LoopResult:
         below, above = state
@@ -195,5 +183,4 @@ def halve(label: str, low: Value, high: Value, is_low: Callable[[Value], Value])
         state_after = (where(goes_up, middle, below), where(goes_up, above, middle))
         return LoopResult(constant(middle, True, "bool"), state_after)
 
-    first, last = loop(label, constant(low, STEPS, "int64"), [low, high], half)
-    return first, last
+    return loop(label, constant(low, STEPS, "int64"), [low, high], half)[0]

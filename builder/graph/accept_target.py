@@ -6,6 +6,8 @@ V tokens. All numbers are float64, all counts and words int64.
 import math
 from dataclasses import dataclass
 
+from draftsmith.plugins.reference.accept_step import Rule
+
 from .function_values import Value, apply, constant, greatest, to_signed, where
 
 _GOLDEN, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
@@ -64,7 +66,7 @@ class RowParams:
     @property
     def is_greedy(self) -> Value:
         """Where p is one-hot."""
-        return (self.temperature < _GREEDY) | self.top_k.equals(1) | self.rule.equals(5)
+        return (self.temperature < _GREEDY) | self.top_k.equals(1) | self.rule.equals(int(Rule.TOP_DELTA))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

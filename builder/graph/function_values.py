@@ -4,7 +4,8 @@ A node belongs to the innermost body that one of its inputs belongs to, so what 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import onnx
@@ -12,7 +13,11 @@ from onnx import helper
 
 from .function_builder import ELEMENT_TYPES, FunctionBuilder
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 Number = float | int
+Record = TypeVar("Record", bound="DataclassInstance")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,6 +146,11 @@ class Value:
         zero, one = (constant(self, number, "int64") for number in (0, 1))
         return apply("Range", zero, self.size(), one)
 
+    def is_before(self) -> "Value":
+        """bool [n, n]: whether the column's element is before the row's."""
+        place = self.indices()
+        return place.unsqueeze(0) < place.unsqueeze(1)
+
     def filled(self, number: Number, dtype: str) -> "Value":
         """A vector as long as the first axis."""
         shape = self.size().unsqueeze(0)
@@ -200,6 +210,12 @@ def choose(cases: Sequence[tuple[Value, Value]], default: Value) -> Value:
     for condition, value in reversed(cases):
         result = where(condition, value, result)
     return result
+
+
+def choose_fields(condition: Value, yes: Record, no: Record) -> Record:
+    """Two records of values, field by field: ``yes`` where the condition holds."""
+    chosen = {f.name: where(condition, getattr(yes, f.name), getattr(no, f.name)) for f in fields(yes)}
+    return replace(yes, **chosen)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,14 +25,14 @@ from .ranking import choose_ranking
 from .settings import TrainSettings
 from .target_model import TargetModel
 from .text import TrainingText
-from .writing import load_texts, write_texts
+from .writing import has_texts, load_texts, write_texts
 
 log = logging.getLogger(__name__)
 
 
 def train_draft(plan: TrainPlan, progress: Progress) -> dict[str, Any]:
     """Run the stages; the draft lies in ``folder``/draft afterwards. Returns the figures that were measured."""
-    if "text" not in plan.stages and not load_texts(plan.folder):
+    if "text" not in plan.stages and not has_texts(plan.folder):
         raise _text_is_missing(plan)
     plan.folder.mkdir(parents=True, exist_ok=True)
     (plan.folder / "settings.json").write_text(json.dumps(plan.settings.to_dict(), indent=2) + "\n", encoding="utf-8")

@@ -35,6 +35,11 @@ def write_texts(plan: TrainPlan, progress: Progress) -> None:
                 texts.write(length, share).save(plan.folder / name)
 
 
+def has_texts(folder: Path) -> bool:
+    """Whether ``write_texts`` left any there."""
+    return any((folder / name).is_file() for name in _FILES)
+
+
 def load_texts(folder: Path) -> list[TrainingText]:
     """What ``write_texts`` left."""
     return [TrainingText.load(folder / name) for name in _FILES if (folder / name).is_file()]
