@@ -59,18 +59,22 @@ template <class T, int HALVES, int CHUNKS> struct HiddenRows {
     /* This warp's share of a stage's logits. */
     __device__ __forceinline__ void multiply(const Block &block, int stage, float *sums) const
     {
+        constexpr int PART = HALVES == 2 && CHUNKS > 1 ? CHUNKS / 2 : CHUNKS; /* all at once would spill registers */
         const int lane = block.lane(), first = block.warp() * 32 + lane % 4 * 8;
         const char *const mine = block.memory + (stage * STAGE_SLOTS + lane / 4) * block.job.stage_stride + first * 2;
-        uint4 w[CHUNKS];
-#pragma unroll
-        for (int chunk = 0; chunk < CHUNKS; chunk++)
-            w[chunk] = first + chunk * FUSED_WARPS * 32 < block.job.hidden_size
-                           ? *reinterpret_cast<const uint4 *>(mine + chunk * FUSED_WARPS * 64)
-                           : make_uint4(0, 0, 0, 0);
         float even[4] = {0.0f, 0.0f, 0.0f, 0.0f}, odd[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
-        for (int chunk = 0; chunk < CHUNKS; chunk++)
-            multiply_split<T, HALVES>(even, odd, low[chunk], high[HALVES == 2 ? chunk : 0], w[chunk]);
+        for (int start = 0; start < CHUNKS; start += PART) {
+            uint4 w[PART];
+#pragma unroll
+            for (int i = 0; i < PART; i++)
+                w[i] = first + (start + i) * FUSED_WARPS * 32 < block.job.hidden_size
+                           ? *reinterpret_cast<const uint4 *>(mine + (start + i) * FUSED_WARPS * 64)
+                           : make_uint4(0, 0, 0, 0);
+#pragma unroll
+            for (int i = 0; i < PART; i++)
+                multiply_split<T, HALVES>(even, odd, low[start + i], high[HALVES == 2 ? start + i : 0], w[i]);
+        }
         float all[4];
         join_split<HALVES>(all, even, odd);
 #pragma unroll
@@ -154,7 +158,7 @@ struct RowBest {
         for (int i = lane; i < num_best + count; i += 32) {
             const uint64_t mine = all[i];
             int num_above = 0;
-#pragma unroll 2
+#pragma unroll 8
             for (int j = 0; j < num_best + count; j++)
                 num_above += all[j] > mine;
             if (num_above < num_outputs && mine != 0)
@@ -195,15 +199,14 @@ struct RowBest {
 };
 
 /* Logits of all slots, and what they come to, in the workspace. The first stages are on their way. */
-template <class T, int HALVES, int CHUNKS> __device__ __forceinline__ void gather_slots(const Block &block)
+template <class T, int HALVES, int CHUNKS>
+__device__ __forceinline__ void gather_slots(const Block &block, const HiddenRows<T, HALVES, CHUNKS> &hidden)
 {
     constexpr int BATCH_GROUPS = BATCH_SLOTS / STAGE_SLOTS;
     const FusedJob &job = block.job;
     const int warp = block.warp(), num_slots = block.shared.num_slots;
     const int num_groups = (num_slots + STAGE_SLOTS - 1) / STAGE_SLOTS;
     const bool has_row = warp < job.num_rows && !block.shared.is_broken[warp];
-    HiddenRows<T, HALVES, CHUNKS> hidden;
-    hidden.load(block);
     RowBest row;
     int stage = 0, phase = 0;
 #pragma unroll 1

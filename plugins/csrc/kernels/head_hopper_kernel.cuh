@@ -59,28 +59,24 @@ __device__ __forceinline__ void prepare(const Block &block)
         find_unions(block);
 }
 
-/* Slots of all candidates. Copies of those that are most likely among them begin before all blocks have counted, and so
- * before the thresholds are known. */
+/* Slots of all candidates. Copies of those that are most likely among them, by the guessed thresholds, begin before all
+ * blocks have counted. */
 __device__ __forceinline__ void find_slots(const Block &block)
 {
     const FusedJob &job = block.job;
     FusedShared &shared = block.shared;
-#ifdef DRAFTSMITH_HEAD_LATE
-    int look = COUNTED;
-#else
-    int look = GUESS;
-#endif
 #pragma unroll 1
-    for (;; look++) {
+    for (int look = GUESS;; look++) {
         if (look == COUNTED) {
             if (threadIdx.x == 0)
                 wait_for_all(job, Arrival::COUNTED);
             __syncthreads();
             note_time(job, Moment::COUNTED);
-        }
-        find_thresholds(block, look);
-        if (look == COUNTED)
+            find_thresholds(block);
             note_time(job, Moment::FOUND);
+            if (shared.has_all_early && !shared.is_stray)
+                break;
+        }
         const bool is_first = look == GUESS || shared.is_stray || shared.num_early == 0;
         list_places(block, is_first ? -1 : shared.last_early, look == GUESS ? 0 : shared.num_early);
         if (look == COUNTED)
@@ -134,6 +130,8 @@ __global__ void __launch_bounds__(FUSED_THREADS, 1) rank_and_gather(const __grid
     __syncthreads();
     note_time(job, Moment::LOADED);
     rank_tiles<T, RANKING, HALVES, MOST_RANK>(block, ring);
+    if (job.group_size == 1)
+        find_bin(block, GUESS); /* what the slowest warps have not counted yet makes it lower */
     __syncthreads();
     note_time(job, Moment::STREAMED);
     if (warp == 0) {
@@ -144,6 +142,9 @@ __global__ void __launch_bounds__(FUSED_THREADS, 1) rank_and_gather(const __grid
             arrive(job, Arrival::COUNTED);
     }
     note_time(job, Moment::ARRIVED);
+    HiddenRows<T, HALVES, MOST_HIDDEN / (32 * FUSED_WARPS)> hidden;
+    if (HALVES == 1)
+        hidden.load(block); /* of more rows it would take the registers of what comes first */
     if (job.group_size > 1)
         find_shared_slots(block);
     else
@@ -154,7 +155,9 @@ __global__ void __launch_bounds__(FUSED_THREADS, 1) rank_and_gather(const __grid
         join_rows(block);
     else
         reserve_places(block, (int)threadIdx.x - 32);
-    gather_slots<T, HALVES, MOST_HIDDEN / (32 * FUSED_WARPS)>(block);
+    if (HALVES == 2)
+        hidden.load(block);
+    gather_slots(block, hidden);
     __syncthreads();
     note_time(job, Moment::GATHERED);
     if (threadIdx.x == 0)

@@ -80,8 +80,10 @@ __device__ __forceinline__ void choose_early(const Block &block)
         Slot &slot = block.slots()[threadIdx.x];
         slot = {(int)threadIdx.x < num_slots ? block.item_of(slot.token) : -1, 0};
     }
-    if (threadIdx.x == 0)
-        shared.num_early = num_early;
+    if (threadIdx.x == 0) {
+        shared.has_all_early = num_slots == shared.num_slots;
+        shared.num_slots = shared.num_early = num_early;
+    }
     __syncthreads();
 }
 

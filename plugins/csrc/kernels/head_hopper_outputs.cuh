@@ -17,67 +17,62 @@ struct MergeShared {
     uint64_t uncertain[MOST_UNCERTAIN]; /* candidate_key, 0: NaN */
     uint64_t kept[MOST_UNCERTAIN];      /* of those that are kept, in their order */
     uint64_t floor;                     /* at least num_outputs candidates reach it, or it is 1 */
+    uint64_t heads[MOST_BLOCKS];        /* each block's greatest candidate_key, 0: none */
     float2 sum;                         /* of the blocks: greatest logit, sum of exponentials relative to it */
     int num_listed, has_nan;
 };
 
-/* By a warp: the num_outputs-th greatest of the blocks' best. */
-__device__ __forceinline__ void find_merge_floor(const uint64_t *best, int num_outputs, MergeShared &merge)
+/* The num_outputs-th greatest of the blocks' best, or 1 where there are fewer; two threads each. */
+__device__ __forceinline__ void find_merge_floor(MergeShared &merge, int num_outputs)
 {
-    enum { HEADS = MOST_BLOCKS / 32 };
-    const int lane = threadIdx.x & 31, num_blocks = gridDim.x;
-    uint64_t heads[HEADS];
-#pragma unroll
-    for (int i = 0; i < HEADS; i++)
-        heads[i] = lane + 32 * i < num_blocks ? __ldcg(reinterpret_cast<const unsigned long long *>(
-                                                    best + (size_t)(lane + 32 * i) * num_outputs))
-                                              : 0;
-    uint64_t floor = 0;
-#pragma unroll 1
-    for (int round = 0; round < num_outputs; round++) {
-        uint64_t mine = heads[0];
-#pragma unroll
-        for (int i = 1; i < HEADS; i++)
-            mine = heads[i] > mine ? heads[i] : mine;
-        const uint32_t high = __reduce_max_sync(0xffffffffu, (uint32_t)(mine >> 32));
-        const uint32_t low = __reduce_max_sync(0xffffffffu, (uint32_t)(mine >> 32) == high ? (uint32_t)mine : 0u);
-        floor = (uint64_t)high << 32 | low;
-#pragma unroll
-        for (int i = 0; i < HEADS; i++)
-            heads[i] = heads[i] == floor ? 0 : heads[i];
-    }
-    if (lane == 0)
-        merge.floor = floor > 1 ? floor : 1;
+    static_assert(2 * MOST_BLOCKS <= FUSED_THREADS, "two threads a block");
+    const int i = threadIdx.x / 2, num_blocks = gridDim.x;
+    const uint64_t mine = i < num_blocks ? merge.heads[i] : 0;
+    int num_above = 0;
+#pragma unroll 8
+    for (int j = threadIdx.x % 2; j < num_blocks; j += 2)
+        num_above += merge.heads[j] > mine;
+    num_above += __shfl_xor_sync(0xffffffffu, num_above, 1);
+    if (mine != 0 && num_above == num_outputs - 1)
+        merge.floor = mine;
 }
 
-/* By a warp: sums of all blocks, in their order. */
-__device__ __forceinline__ void sum_blocks(const float2 *sums, MergeShared &merge)
-{
+/* A lane's part of the blocks' sums: those of blocks lane, lane + 32, ... */
+struct BlockSums {
     enum { PARTS = MOST_BLOCKS / 32 };
-    const int lane = threadIdx.x & 31, num_blocks = gridDim.x;
     float2 parts[PARTS];
+
+    __device__ __forceinline__ void load(const float2 *sums)
+    {
+        const int lane = threadIdx.x & 31;
 #pragma unroll
-    for (int i = 0; i < PARTS; i++)
-        parts[i] = lane + 32 * i < num_blocks ? __ldcg(sums + lane + 32 * i) : make_float2(-INFINITY, 0.0f);
-    float greatest = -INFINITY, sum = 0.0f;
-    bool has_nan = false;
-#pragma unroll
-    for (int i = 0; i < PARTS; i++) {
-        has_nan |= parts[i].y != parts[i].y;
-        greatest = fmaxf(greatest, parts[i].x);
+        for (int i = 0; i < PARTS; i++)
+            parts[i] = lane + 32 * i < gridDim.x ? __ldcg(sums + lane + 32 * i) : make_float2(-INFINITY, 0.0f);
     }
+
+    /* By a warp: all of them, in their order. */
+    __device__ __forceinline__ void add_up(MergeShared &merge) const
+    {
+        float greatest = -INFINITY, sum = 0.0f;
+        bool has_nan = false;
 #pragma unroll
-    for (int step = 1; step < 32; step *= 2)
-        greatest = fmaxf(greatest, __shfl_xor_sync(0xffffffffu, greatest, step));
+        for (int i = 0; i < PARTS; i++) {
+            has_nan |= parts[i].y != parts[i].y;
+            greatest = fmaxf(greatest, parts[i].x);
+        }
 #pragma unroll
-    for (int i = 0; i < PARTS; i++)
-        sum += parts[i].y > 0.0f ? parts[i].y * expf(parts[i].x - greatest) : 0.0f;
-    sum = sum_lanes(sum);
-    if (has_nan)
-        merge.has_nan = 1;
-    if (lane == 0)
-        merge.sum = make_float2(greatest, sum);
-}
+        for (int step = 1; step < 32; step *= 2)
+            greatest = fmaxf(greatest, __shfl_xor_sync(0xffffffffu, greatest, step));
+#pragma unroll
+        for (int i = 0; i < PARTS; i++)
+            sum += parts[i].y > 0.0f ? parts[i].y * expf(parts[i].x - greatest) : 0.0f;
+        sum = sum_lanes(sum);
+        if (has_nan)
+            merge.has_nan = 1;
+        if ((threadIdx.x & 31) == 0)
+            merge.sum = make_float2(greatest, sum);
+    }
+};
 
 /* By a warp: log-sum-exp over the blocks and the kept. */
 __device__ __forceinline__ float finish_sum(const MergeShared &merge, int num_kept)
@@ -134,6 +129,7 @@ __device__ __forceinline__ void settle_uncertain(const FusedJob &job, MergeShare
 __device__ __forceinline__ void write_row(const Block &block, int m)
 {
     enum { KEYS = 3 }; /* that a thread asks for at once: ten outputs of 132 blocks have no more */
+    enum { SUMMING_WARP = FUSED_WARPS - 1 };
     const FusedJob &job = block.job;
     const int thread = threadIdx.x, warp = block.warp(), num_outputs = job.num_outputs;
     MergeShared &merge = *reinterpret_cast<MergeShared *>(block.memory);
@@ -152,13 +148,20 @@ __device__ __forceinline__ void write_row(const Block &block, int m)
         keys[i] = key_at(thread + i * FUSED_THREADS);
     const uint4 one = thread < num_uncertain ? __ldcg(job.workspace.uncertain + m * MOST_UNCERTAIN + thread)
                                              : make_uint4(0, 0, 0, 0);
-    if (thread == 64)
+    const uint64_t head = key_at(thread < gridDim.x ? thread * num_outputs : count);
+    BlockSums sums;
+    if (warp == SUMMING_WARP)
+        sums.load(job.workspace.sums + (size_t)m * gridDim.x);
+    if (thread < gridDim.x)
+        merge.heads[thread] = head;
+    if (thread == 0) {
         merge.num_listed = merge.has_nan = 0;
+        merge.floor = 1;
+    }
     __syncthreads();
-    if (warp == 0)
-        find_merge_floor(best, num_outputs, merge);
-    else if (warp == 1)
-        sum_blocks(job.workspace.sums + (size_t)m * gridDim.x, merge);
+    find_merge_floor(merge, num_outputs);
+    if (warp == SUMMING_WARP)
+        sums.add_up(merge);
     if (thread < num_uncertain) {
         const float logit = __uint_as_float(one.z);
         merge.order[thread] = (uint64_t)one.x << 32 | (uint32_t)~one.y;
@@ -177,7 +180,7 @@ __device__ __forceinline__ void write_row(const Block &block, int m)
         write_broken_row(num_outputs, ids, logits, job.log_sum_exp + m);
         return;
     }
-    if (warp == FUSED_WARPS - 1) {
+    if (warp == SUMMING_WARP) {
         const float log_sum_exp = finish_sum(merge, num_kept);
         if (block.lane() == 0)
             job.log_sum_exp[m] = log_sum_exp;

@@ -67,6 +67,7 @@ struct FusedShared {
     int scan[FUSED_WARPS + 1];
     int is_missed, is_exact;
     int is_stray;              /* the guessed candidates may lack some */
+    int has_all_early;         /* of the guessed, all have a place among the early */
     int num_slots, num_early;  /* of the second, whole stages, the copies began before thresholds were known */
     int last_early;            /* place of the last of these */
 };

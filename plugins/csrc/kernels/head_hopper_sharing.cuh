@@ -243,7 +243,7 @@ __device__ __forceinline__ void find_shared_slots(const Block &block)
     RowKeys keys;
     if (is_single)
         keys.load(job);
-    find_thresholds(block, COUNTED);
+    find_thresholds(block);
     note_time(job, Moment::FOUND);
     if (is_single) {
         share_items(block, sharing, choose_items(block, sharing, keys));

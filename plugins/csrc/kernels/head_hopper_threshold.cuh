@@ -190,13 +190,11 @@ static __device__ __noinline__ void find_cutoffs(const FusedJob &job, char *memo
     __syncthreads();
 }
 
-/* By the whole block. */
-__device__ __forceinline__ void find_thresholds(const Block &block, int look)
+/* By the whole block, when all blocks have counted. */
+__device__ __forceinline__ void find_thresholds(const Block &block)
 {
-    find_bin(block, look);
+    find_bin(block, COUNTED);
     __syncthreads();
-    if (look == GUESS)
-        return;
     if (block.shared.is_missed) {
         count_all(block.job, block.memory);
         find_bin(block, ALL);
