@@ -10,7 +10,7 @@ namespace draftsmith {
 constexpr unsigned FULL_WARP = 0xffffffffu;
 
 struct BlockScratch {
-    double sums[ACCEPT_WARPS];
+    double sums[ACCEPT_WARPS], more_sums[ACCEPT_WARPS];
     unsigned long long keys[ACCEPT_WARPS];
     int counts[ACCEPT_WARPS + 1];
 };

@@ -1,13 +1,13 @@
-/* One node whose children were chosen, not drawn (plugins/reference/accept_chosen.py). */
+/* One node whose children were chosen, not drawn (plugins/reference/accept_chosen.py). By a warp. */
 #ifndef DRAFTSMITH_ACCEPT_CHOSEN_CUH
 #define DRAFTSMITH_ACCEPT_CHOSEN_CUH
 
-#include "accept_node.cuh"
+#include "accept_outside.cuh"
 
 namespace draftsmith {
 
-/* A draw from p: `child` is its place among the children or -1; `shared` the token where noise is shared, else -1;
- * `coin` is below the children's mass where a child was drawn. */
+/* A draw from p: `child` or -1; `shared` the token where noise is shared, else -1; `coin` is below the children's mass
+ * where a child was drawn. */
 struct Draw {
     int child, shared;
     double coin;
@@ -23,30 +23,22 @@ struct Masses {
 template <class T> __device__ __forceinline__ double mass_of_children(const VisitedNode<T> &at)
 {
     double mass = 0;
-    for (int place = 0; place < at.num_children; place++)
-        mass += at.shared.probabilities[place];
+    for (int child = at.first_child(); child >= 0; child = at.shared.next_sibling[child])
+        mass += at.shared.probabilities[child];
     return fmin(mass, 1.0);
 }
 
-/* Summed where a difference from 1 would not tell. */
-template <class T> __device__ double mass_outside(const VisitedNode<T> &at, double inside)
-{
-    if (inside < 0.9)
-        return 1 - inside;
-    return sum_masses(at.row, NoChildren<T>{at}, at.table, 1.0, at.shared.draw, at.scratch);
-}
-
-/* The child at which the cumulative sum passes `goal`; never one of probability 0. */
+/* The child at which the cumulative sum passes `goal`; never one of probability 0 while another has more. */
 template <class T> __device__ __forceinline__ int pick_child(const VisitedNode<T> &at, double goal)
 {
     double total = 0;
-    int last = 0;
-    for (int place = 0; place < at.num_children; place++) {
-        const float probability = at.shared.probabilities[place];
+    int last = at.first_child();
+    for (int child = last; child >= 0; child = at.shared.next_sibling[child]) {
+        const float probability = at.shared.probabilities[child];
         if (!(probability > 0))
             continue;
         total += probability;
-        last = place;
+        last = child;
         if (goal < total)
             break;
     }
@@ -57,13 +49,13 @@ template <class T> __device__ __forceinline__ Draw draw_target(const VisitedNode
 {
     const double coin = position_uniform(at.key, COIN_STREAM);
     if (is_shared) {
-        const int child = at.find_child(at.token);
-        if (child < 0)
-            return {-1, at.token, mass + coin * (1 - mass)};
+        const int drawn = at.drawn(), found = at.find_child(drawn);
+        if (found < 0)
+            return {-1, drawn, mass + coin * (1 - mass)};
         double before = 0;
-        for (int place = 0; place < child; place++)
-            before += at.shared.probabilities[place];
-        return {child, at.token, before + coin * at.shared.probabilities[child]};
+        for (int child = at.first_child(); child != found; child = at.shared.next_sibling[child])
+            before += at.shared.probabilities[child];
+        return {found, drawn, before + coin * at.shared.probabilities[found]};
     }
     if (mass > 0 && (coin < mass || (mass > 0.9 && !(mass_outside(at, mass) > 0))))
         return {pick_child(at, coin), -1, coin};
@@ -75,13 +67,12 @@ template <class T>
 __device__ __forceinline__ Step settle(const VisitedNode<T> &at, const Draw &draw, double bound, double spent)
 {
     if (draw.child >= 0)
-        return {draw.child, at.child_token(draw.child), spent, 0};
+        return at.accept(draw.child, spent);
     if (draw.shared >= 0 && at.find_child(draw.shared) < 0)
-        return {-1, draw.shared, spent, 0};
+        return {-1, draw.shared, 0, spent, 0};
     const bool is_left_over = draw.shared < 0 && bound < 1;
     const double uniform = is_left_over ? (draw.coin - bound) / (1 - bound) : position_uniform(at.key, RESIDUAL_STREAM);
-    const NoChildren<T> none = {at};
-    return {-1, draw_weighted(at.row, none, at.table, 1.0, uniform, at.shared.draw, at.scratch), spent, 0};
+    return {-1, -1, uniform, spent, 0};
 }
 
 /* The rise of the children's mass with a divergence of at most `budget`. A warp tries 32 rises at a time. */
@@ -125,8 +116,7 @@ __device__ __forceinline__ Step step_raised(const VisitedNode<T> &at, const Stre
     const double spent = rise > 0 ? raised_divergence(rise, (float)masses.inside, (float)masses.outside) : 0.0f;
     if (draw.child < 0 && draw.coin < raised) {
         const double share = fmax(draw.coin - masses.inside, 0.0) / (raised - masses.inside);
-        const int place = pick_child(at, share * masses.inside);
-        return {place, at.child_token(place), spent, 0};
+        return at.accept(pick_child(at, share * masses.inside), spent);
     }
     return settle(at, draw, raised, spent);
 }
@@ -138,18 +128,18 @@ __device__ __forceinline__ Step step_typical(const VisitedNode<T> &at, const Str
 {
     if (!(masses.inside > 0))
         return settle(at, draw, masses.inside, 0);
-    int place = 0;
-    for (int other = 1; other < at.num_children; other++)
-        if (at.shared.probabilities[other] > at.shared.probabilities[place])
-            place = other;
-    const float best = at.shared.probabilities[place];
+    const float *const probabilities = at.shared.probabilities;
+    int most = at.first_child();
+    for (int child = most; child >= 0; child = at.shared.next_sibling[child])
+        most = probabilities[child] > probabilities[most] ? child : most;
+    const float best = probabilities[most];
     const float limit = fminf(strength.first, strength.second * expf(-at.entropy()));
     const bool passes = limit < best || !(masses.outside > 0);
     const double spent = passes ? -logf(best) : -logf((float)masses.outside);
     if (strength.left < spent)
         return settle(at, draw, masses.inside, 0);
     if (passes)
-        return {place, at.child_token(place), spent, 0};
+        return at.accept(most, spent);
     if (draw.shared >= 0)
         return settle(at, {-1, draw.shared, draw.coin}, masses.inside, spent);
     return settle(at, {-1, -1, position_uniform(at.key, RESIDUAL_STREAM)}, 0, spent);
@@ -163,8 +153,8 @@ __device__ __forceinline__ Step step_threshold(const VisitedNode<T> &at, const S
     double mass = 0, covered = 0, spent = 0;
     int accepted = draw.child;
     bool is_open = true;
-    for (int place = 0; place < at.num_children; place++) {
-        const float probability = at.shared.probabilities[place];
+    for (int child = at.first_child(); child >= 0; child = at.shared.next_sibling[child]) {
+        const float probability = at.shared.probabilities[child];
         if (!(probability > 0) || covered >= 1)
             continue;
         mass += probability;
@@ -173,7 +163,7 @@ __device__ __forceinline__ Step step_threshold(const VisitedNode<T> &at, const S
         if (reach > covered)
             spent += (reach - covered) * logf((float)((reach - covered) / probability));
         if (is_open && (passes || draw.coin * strength.second < mass)) {
-            accepted = place;
+            accepted = child;
             is_open = false;
         }
         covered = fmax(covered, reach);
@@ -187,7 +177,7 @@ __device__ __forceinline__ Step step_threshold(const VisitedNode<T> &at, const S
 
 /* One position at a temperature above greedy. */
 template <class T>
-__device__ __noinline__ Step step_chosen(const VisitedNode<T> &at, const Strength &strength, bool is_shared)
+__device__ __forceinline__ Step step_chosen(const VisitedNode<T> &at, const Strength &strength, bool is_shared)
 {
     const double mass = mass_of_children(at);
     const Draw draw = draw_target(at, is_shared, mass);

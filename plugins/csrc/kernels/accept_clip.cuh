@@ -23,8 +23,8 @@ struct Candidates {
     float p_outside;
 };
 
-/* The candidates with positive p in order of q / p. Sums, [num_positive + 1]: p of each and those after it, which may be
- * tiny; q and q log(q / p) of those before it. */
+/* The candidates with positive p in order of q / p. Sums, [num_positive + 1]: p of each and those after it, which may
+ * be tiny; q and q log(q / p) of those before it. */
 struct ClipTable {
     const float *q, *p;
     float *p_from, *q_before, *kl_before;

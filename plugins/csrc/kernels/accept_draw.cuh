@@ -10,7 +10,7 @@ enum { FLAG_WORDS = (DRAFTSMITH_ACCEPT_MAX_VOCAB / CHUNK + 2 + 31) / 32 };
 
 struct DrawShared {
     unsigned chunk_flags[FLAG_WORDS]; /* chunks with replaced tokens */
-    double before;
+    int token;
 };
 
 /* Replaced tokens by id: a table of `num_slots`, a power of two, at least twice their number; in it 1 + the index. */
@@ -80,7 +80,7 @@ __device__ __forceinline__ float mass_of(const TargetRow<T> &target, const Repla
 /* The chunks' masses into row.sums; returns their sum. */
 template <class T, class Replaced>
 __device__ __noinline__ double sum_masses(const DrawRow<T> &row, const Replaced &replaced, const TokenTable &table,
-                                             double scale, DrawShared &shared, BlockScratch &scratch)
+                                          double scale, DrawShared &shared, BlockScratch &scratch)
 {
     const TargetRow<T> &target = row.target;
     const float unit = (float)(scale / target.total);
@@ -112,73 +112,105 @@ __device__ __noinline__ double sum_masses(const DrawRow<T> &row, const Replaced 
     return block_sum(total, scratch);
 }
 
-/* The first chunk at which the cumulative sum passes `goal`, else the last that has any; `before` it. */
-template <class T>
-__device__ __forceinline__ int find_chunk(const DrawRow<T> &row, double uniform, double &goal, double &before,
-                                          DrawShared &shared, BlockScratch &scratch)
+/* Sum over the lanes below this one and its own. */
+__device__ __forceinline__ double warp_sum_up_to(double value)
 {
-    const int each = (row.num_chunks + ACCEPT_THREADS - 1) / ACCEPT_THREADS, begin = (int)threadIdx.x * each;
-    const int end = min(begin + each, row.num_chunks);
-    double own = 0, total;
-    for (int i = begin; i < end; i++)
-        own += row.sums[i];
-    const double start = block_sum_below(own, scratch, total);
-    goal = uniform * total;
-    int passing = 0x7fffffff, last = 0;
-    double reached = start;
-    for (int i = begin; i < end; i++) {
-        if (row.sums[i] > 0)
-            last = i + 1;
-        reached += row.sums[i];
-        if (row.sums[i] > 0 && reached > goal && passing == 0x7fffffff)
-            passing = i;
+    const int lane = threadIdx.x & 31;
+    for (int step = 1; step < 32; step *= 2) {
+        const double below = __shfl_up_sync(FULL_WARP, value, step);
+        if (lane >= step)
+            value += below;
     }
-    int chunk = block_least(passing, scratch);
-    if (chunk == 0x7fffffff)
-        chunk = (int)block_greatest((unsigned long long)last, scratch) - 1;
-    if (chunk >= begin && chunk < end) {
-        reached = start;
-        for (int i = begin; i < chunk; i++)
-            reached += row.sums[i];
-        shared.before = reached;
-    }
-    __syncthreads();
-    before = shared.before;
-    return chunk;
+    return value;
 }
 
-/* A token drawn from the replaced weights and from scale * p elsewhere; -1 where no weight is left. */
+/* The token at which the cumulative sum passes uniform * total, by a warp; where rounding keeps it from that, the last
+ * that has any; -1 where the chunks' `sums` are all 0. enter(chunk) is called for the chunk that is read, and
+ * weigh(place, id, logit) for its tokens above -infinity; place: vector * SIZE + element. */
+template <class T, class Enter, class Weigh>
+__device__ __forceinline__ int pick_token(const LogitRow<T> &row, const double *sums, int num_chunks, double uniform,
+                                          const Enter &enter, const Weigh &weigh)
+{
+    using Part = ChunkPart<T>;
+    const int lane = threadIdx.x & 31, each = (num_chunks + 31) / 32;
+    const int begin = min(lane * each, num_chunks), end = min(begin + each, num_chunks);
+    double own = 0;
+    for (int i = begin; i < end; i++)
+        own += sums[i];
+    double reached = warp_sum_up_to(own);
+    const double total = __shfl_sync(FULL_WARP, reached, 31), goal = uniform * total;
+    if (!(total > 0))
+        return -1;
+    reached = __shfl_up_sync(FULL_WARP, reached, 1);
+    reached = lane == 0 ? 0.0 : reached;
+    double before = 0;
+    int last = -1;
+    bool passes = false;
+    for (int i = begin; i < end && !passes; i++)
+        if (sums[i] > 0) {
+            last = i;
+            before = reached;
+            reached += sums[i];
+            passes = reached > goal;
+        }
+    const unsigned passing = __ballot_sync(FULL_WARP, passes), any = __ballot_sync(FULL_WARP, last >= 0);
+    const int owner = passing ? __ffs((int)passing) - 1 : 31 - __clz((int)any);
+    const int chunk = __shfl_sync(FULL_WARP, last, owner);
+    reached = __shfl_sync(FULL_WARP, before, owner);
+    enter(chunk);
+    Part part;
+    part.load(row, chunk);
+    int first = Part::first_id(row, chunk), token = -1;
+#pragma unroll 1
+    for (int v = 0; v < Part::NUM; v++, first += Part::STEP) {
+        float masses[Part::SIZE];
+        double mass = 0;
+#pragma unroll
+        for (int e = 0; e < Part::SIZE; e++) {
+            const float logit = part.logit(0, e);
+            masses[e] = logit > -INFINITY ? weigh(v * Part::SIZE + e, first + e, logit) : 0.0f;
+            mass += masses[e];
+        }
+        part.turn();
+        const double up_to = warp_sum_up_to(mass);
+        const unsigned over = __ballot_sync(FULL_WARP, mass > 0 && reached + up_to > goal);
+        const unsigned some = __ballot_sync(FULL_WARP, mass > 0);
+        if (some) {
+            double sum = reached + (up_to - mass);
+            int best = -1;
+            bool is_over = false;
+#pragma unroll
+            for (int e = 0; e < Part::SIZE; e++) {
+                if (masses[e] > 0 && !is_over)
+                    best = first + e;
+                sum += masses[e];
+                is_over |= sum > goal;
+            }
+            token = __shfl_sync(FULL_WARP, best, over ? __ffs((int)over) - 1 : 31 - __clz((int)some));
+        }
+        if (over)
+            break;
+        reached += __shfl_sync(FULL_WARP, up_to, 31);
+    }
+    return max(token, 0);
+}
+
+/* A token drawn from the replaced weights and from scale * p elsewhere; -1 where no weight is left. By the block. */
 template <class T, class Replaced>
 __device__ int draw_if_any(const DrawRow<T> &row, const Replaced &replaced, const TokenTable &table, double scale,
                            double uniform, DrawShared &shared, BlockScratch &scratch)
 {
-    const LogitRow<T> &logits = row.target.row;
-    if (!(sum_masses(row, replaced, table, scale, shared, scratch) > 0))
-        return -1;
+    sum_masses(row, replaced, table, scale, shared, scratch);
     const float unit = (float)(scale / row.target.total);
-    double goal, before, total;
-    const int chunk = find_chunk(row, uniform, goal, before, shared, scratch);
-    const int first = chunk * CHUNK - logits.shift + 2 * (int)threadIdx.x;
-    static_assert(CHUNK == 2 * ACCEPT_THREADS, "a thread takes two tokens");
-    float masses[2];
-    for (int i = 0; i < 2; i++) {
-        const int id = first + i;
-        const float logit = id >= 0 && id < logits.num_vocab ? logits.logit(id) : -INFINITY;
-        masses[i] = logit > -INFINITY ? mass_of(row.target, replaced, table, unit, logit, id) : 0.0f;
+    if (threadIdx.x < 32) {
+        const int token = pick_token(
+            row.target.row, row.sums, row.num_chunks, uniform, [](int) {},
+            [&](int, int id, float logit) { return mass_of(row.target, replaced, table, unit, logit, id); });
+        if (threadIdx.x == 0)
+            shared.token = token;
     }
-    double reached = before + block_sum_below((double)masses[0] + masses[1], scratch, total);
-    int passing = 0x7fffffff, last = 0;
-    for (int i = 0; i < 2; i++) {
-        reached += masses[i];
-        if (masses[i] > 0)
-            last = first + i + 1;
-        if (masses[i] > 0 && reached > goal && passing == 0x7fffffff)
-            passing = first + i;
-    }
-    const int token = block_least(passing, scratch);
-    if (token != 0x7fffffff)
-        return token;
-    return max((int)block_greatest((unsigned long long)last, scratch) - 1, 0);
+    __syncthreads();
+    return shared.token;
 }
 
 /* The same; from p where no weight is left. */

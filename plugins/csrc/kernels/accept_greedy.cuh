@@ -1,4 +1,4 @@
-/* One node of a greedy request: the argmax, or the most probable of the children that a rule lets pass. */
+/* One node of a greedy request: the argmax, or the most probable of the children that a rule lets pass. By a warp. */
 #ifndef DRAFTSMITH_ACCEPT_GREEDY_CUH
 #define DRAFTSMITH_ACCEPT_GREEDY_CUH
 
@@ -6,22 +6,42 @@
 
 namespace draftsmith {
 
-/* Tokens before this one in the order: of a greater logit, or of an equal one and a lower id. */
-template <class T> __device__ __forceinline__ int find_rank(const VisitedNode<T> &at, float logit, int token)
+/* Whether fewer than `limit` tokens are before this one in the order: of a greater logit, or of an equal one and a
+ * lower id. Each chunk that is read holds one at least, but for the token's own, so few are. */
+template <class T>
+__device__ __forceinline__ bool ranks_below(const VisitedNode<T> &at, float logit, int token, float limit)
 {
+    const LogitRow<T> &row = at.target.row;
+    const int lane = threadIdx.x & 31;
     int rank = 0;
-    visit_chunks(
-        at.row.target.row, at.row.chunks, at.row.num_chunks, logit, [](int) { return true; },
-        [&](int id, float other) { rank += other > logit || (other == logit && id < token); }, [](int) {});
-    return block_count(rank, at.scratch);
+    for (int base = 0; base < at.num_chunks && (float)rank < limit; base += 32) {
+        const bool is_read = base + lane < at.num_chunks && __ldcg(&at.chunks[base + lane].greatest) >= logit;
+        for (unsigned reads = __ballot_sync(FULL_WARP, is_read); reads && (float)rank < limit; reads &= reads - 1) {
+            const int chunk = base + __ffs((int)reads) - 1;
+            ChunkPart<T> part;
+            part.load(row, chunk);
+            int first = ChunkPart<T>::first_id(row, chunk), found = 0;
+#pragma unroll 1
+            for (int v = 0; v < ChunkPart<T>::NUM; v++, first += ChunkPart<T>::STEP) {
+#pragma unroll
+                for (int e = 0; e < ChunkPart<T>::SIZE; e++) {
+                    const float other = part.logit(0, e);
+                    found += other > logit || (other == logit && first + e < token);
+                }
+                part.turn();
+            }
+            rank += warp_sum(found);
+        }
+    }
+    return (float)rank < limit;
 }
 
 template <class T>
-__device__ __forceinline__ bool passes_greedy(const VisitedNode<T> &at, int place, const Strength &strength)
+__device__ __forceinline__ bool passes_greedy(const VisitedNode<T> &at, int child, const Strength &strength)
 {
-    const int token = at.child_token(place);
-    const float logit = at.child_logit(place), greatest = at.row.target.greatest;
-    if (token == at.token)
+    const int token = at.shared.tokens[child];
+    const float logit = at.shared.logits[child], greatest = at.target.greatest;
+    if (token == at.drawn())
         return true;
     if (logit == -INFINITY)
         return false;
@@ -29,24 +49,27 @@ __device__ __forceinline__ bool passes_greedy(const VisitedNode<T> &at, int plac
         return (double)greatest - (double)logit <= (double)strength.first;
     if (strength.rule != DRAFTSMITH_ACCEPT_TOP_DELTA)
         return false;
-    const float best = (float)(1 / at.row.target.total);
-    return !(at.shared.probabilities[place] < best - strength.first) && find_rank(at, logit, token) < strength.second;
+    const float best = (float)(1 / at.target.total);
+    return !(at.shared.probabilities[child] < best - strength.first) && ranks_below(at, logit, token, strength.second);
 }
 
-template <class T> __device__ __noinline__ Step step_greedy(const VisitedNode<T> &at, const Strength &strength)
+template <class T> __device__ __forceinline__ Step step_greedy(const VisitedNode<T> &at, const Strength &strength)
 {
-    int child = -1;
-    for (int place = 0; place < at.num_children; place++) {
-        if (!passes_greedy(at, place, strength))
+    const WalkShared &shared = at.shared;
+    int best = -1;
+    for (int child = at.first_child(); child >= 0; child = shared.next_sibling[child]) {
+        if (!passes_greedy(at, child, strength))
             continue;
-        const float logit = at.child_logit(place);
-        const bool is_better = child < 0 || logit > at.child_logit(child) ||
-                               (logit == at.child_logit(child) && at.child_token(place) < at.child_token(child));
-        child = is_better ? place : child;
+        const float logit = shared.logits[child];
+        const bool is_better = best < 0 || logit > shared.logits[best] ||
+                               (logit == shared.logits[best] && shared.tokens[child] < shared.tokens[best]);
+        best = is_better ? child : best;
     }
-    if (child < 0)
-        return {-1, at.token, 0, 0};
-    return {child, at.child_token(child), 0, (double)at.row.target.greatest - (double)at.child_logit(child)};
+    if (best < 0)
+        return {-1, at.drawn(), 0, 0, 0};
+    Step step = at.accept(best, 0);
+    step.regret = (double)at.target.greatest - (double)shared.logits[best];
+    return step;
 }
 
 } // namespace draftsmith

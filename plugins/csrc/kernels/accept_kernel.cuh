@@ -12,6 +12,8 @@ namespace draftsmith {
 __device__ __forceinline__ bool take_ticket(unsigned *counter, unsigned num_blocks, int *shared)
 {
     __syncthreads();
+    if (num_blocks == 1)
+        return true;
     if (threadIdx.x == 0) {
         __threadfence(); /* what the block wrote comes before the ticket, and the others' before what follows */
         const bool is_last = atomicAdd(counter, 1u) == num_blocks - 1;

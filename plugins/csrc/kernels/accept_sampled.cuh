@@ -129,16 +129,25 @@ __device__ __forceinline__ Plan plan_typical(const Candidates &candidates, float
     return plan;
 }
 
+/* A node with what the block needs to draw from it. */
+template <class T> struct SampledNode {
+    const VisitedNode<T> &at;
+    DrawRow<T> row;
+    TokenTable table;
+    DrawShared &draw;
+    BlockScratch &scratch;
+};
+
 template <class T>
-__device__ __forceinline__ Plan make_plan(const VisitedNode<T> &at, Candidates &candidates, const Strength &strength,
+__device__ __forceinline__ Plan make_plan(const SampledNode<T> &node, Candidates &candidates, const Strength &strength,
                                           void *region)
 {
-    BlockScratch &scratch = at.scratch;
+    BlockScratch &scratch = node.scratch;
     const float left = (float)strength.left;
     if (strength.rule == DRAFTSMITH_ACCEPT_LENIENT)
         return plan_lenient(candidates, fmaxf(strength.first, expf(-left)), scratch);
     if (strength.rule == DRAFTSMITH_ACCEPT_TYPICAL) {
-        const float limit = fminf(strength.first, strength.second * expf(-at.entropy()));
+        const float limit = fminf(strength.first, strength.second * expf(-node.at.entropy()));
         const Plan plan = plan_typical(candidates, limit, scratch);
         return strength.left < plan.spent ? plan_exact() : plan;
     }
@@ -153,7 +162,7 @@ __device__ __forceinline__ Plan make_plan(const VisitedNode<T> &at, Candidates &
 
 /* q and p of the node's candidates. */
 template <class T>
-__device__ __forceinline__ void load_candidates(const AcceptJob &job, size_t row_index, const VisitedNode<T> &at,
+__device__ __forceinline__ void load_candidates(const AcceptJob &job, size_t row_index, const TargetRow<T> &target,
                                                 Candidates &candidates)
 {
     const size_t first = row_index * job.shape.num_candidates;
@@ -163,40 +172,43 @@ __device__ __forceinline__ void load_candidates(const AcceptJob &job, size_t row
         const bool is_token = id >= 0 && id < job.shape.num_vocab;
         candidates.ids[i] = is_token ? id : -1;
         candidates.q[i] = is_token ? expf(job.arguments.candidate_log_probs[first + i]) : 0.0f;
-        candidates.p[i] = is_token ? at.row.target.probability(at.row.target.row.logit(id), id) : 0.0f;
+        candidates.p[i] = is_token ? target.probability(target.row.logit(id), id) : 0.0f;
     }
     __syncthreads();
 }
 
-/* One position at a temperature above greedy; a child that q does not hold is rejected. `region`: shared memory. */
+/* One position at a temperature above greedy; a child that q does not hold is rejected. `region`: shared memory. By the
+ * block. */
 template <class T>
-__device__ __noinline__ Step step_sampled(const AcceptJob &job, size_t row_index, const VisitedNode<T> &at,
+__device__ __noinline__ Step step_sampled(const AcceptJob &job, size_t row_index, const SampledNode<T> &node,
                                           Candidates candidates, const Strength &strength, void *region)
 {
-    load_candidates(job, row_index, at, candidates);
+    const VisitedNode<T> &at = node.at;
+    BlockScratch &scratch = node.scratch;
+    load_candidates(job, row_index, at.target, candidates);
     if (strength.rule != DRAFTSMITH_ACCEPT_EXACT) {
-        const double inside = sum_candidates(candidates, at.scratch, [](float, float p) { return p; });
+        const double inside = sum_candidates(candidates, scratch, [](float, float p) { return p; });
         candidates.p_outside = (float)(1 - inside);
         if (inside > 0.9)
-            candidates.p_outside = (float)sum_masses(at.row, NoCandidates{candidates}, at.table, 1.0, at.shared.draw,
-                                                     at.scratch);
+            candidates.p_outside =
+                (float)sum_masses(node.row, NoCandidates{candidates}, node.table, 1.0, node.draw, scratch);
     }
-    const Plan plan = make_plan(at, candidates, strength, region);
-    const int child = at.child_token(0);
+    const Plan plan = make_plan(node, candidates, strength, region);
+    const int child = at.first_child(), token = at.shared.tokens[child];
     int place = 0x7fffffff;
     for (int i = threadIdx.x; i < candidates.count; i += ACCEPT_THREADS)
-        if (candidates.ids[i] == child && candidates.q[i] > 0)
+        if (candidates.ids[i] == token && candidates.q[i] > 0)
             place = min(place, i);
-    place = block_least(place, at.scratch);
+    place = block_least(place, scratch);
     if (place != 0x7fffffff) {
         const float q = candidates.q[place], kept = plan.kept(q, candidates.p[place]);
         if (position_uniform(at.key, COIN_STREAM) * q < kept)
-            return {0, child, plan.spent, 0};
+            return at.accept(child, plan.spent);
     }
-    const AddedCandidates added = {candidates, plan, plan.kind == Plan::TYPICAL ? child : -1};
-    const int token = draw_weighted(at.row, added, at.table, plan.outside, position_uniform(at.key, RESIDUAL_STREAM),
-                                    at.shared.draw, at.scratch);
-    return {-1, token, plan.spent, 0};
+    const AddedCandidates added = {candidates, plan, plan.kind == Plan::TYPICAL ? token : -1};
+    const double uniform = position_uniform(at.key, RESIDUAL_STREAM);
+    const int drawn = draw_weighted(node.row, added, node.table, plan.outside, uniform, node.draw, scratch);
+    return {-1, drawn, 0, plan.spent, 0};
 }
 
 } // namespace draftsmith

@@ -7,33 +7,59 @@
 
 namespace draftsmith {
 
-/* NaN where a chunk's greatest logit is. */
-__device__ __forceinline__ float greatest_of_row(const ChunkSummary *chunks, int num_chunks, BlockScratch &scratch)
+/* A row's greatest logit, NaN where a token is, and the first chunk that has it. */
+struct Greatest {
+    float logit;
+    int chunk;
+};
+
+__device__ __forceinline__ Greatest greatest_of_row(const ChunkSummary *chunks, int num_chunks, BlockScratch &scratch)
 {
-    float greatest = -INFINITY;
-    for (int i = threadIdx.x; i < num_chunks; i += ACCEPT_THREADS)
-        greatest = greater_or_nan(greatest, __ldcg(&chunks[i].greatest));
-    const uint64_t key = block_greatest(greatest != greatest ? 0xffffffffull : logit_key(greatest), scratch);
-    return key == 0xffffffffull ? NAN : logit_of_key((uint32_t)key);
+    unsigned long long best = 0;
+    for (int i = threadIdx.x; i < num_chunks; i += ACCEPT_THREADS) {
+        const float greatest = __ldcg(&chunks[i].greatest);
+        const uint32_t upper = greatest != greatest ? 0xffffffffu : logit_key(greatest);
+        const unsigned long long key = (uint64_t)upper << 32 | (0xffffffffu - (uint32_t)i);
+        best = key > best ? key : best;
+    }
+    best = block_greatest(best, scratch);
+    const uint32_t upper = (uint32_t)(best >> 32);
+    return {upper == 0xffffffffu ? NAN : logit_of_key(upper), (int)(0xffffffffu - (uint32_t)best)};
 }
 
 /* The lowest id of the greatest logit. */
 template <class T>
-__device__ __forceinline__ int find_top(const LogitRow<T> &row, const ChunkSummary *chunks, int num_chunks,
-                                        float greatest, BlockScratch &scratch)
+__device__ __forceinline__ int find_top(const LogitRow<T> &row, const Greatest &greatest, BlockScratch &scratch)
 {
-    int chunk = 0x7fffffff;
-    for (int i = threadIdx.x; i < num_chunks; i += ACCEPT_THREADS)
-        if (__ldcg(&chunks[i].greatest) == greatest)
-            chunk = min(chunk, i);
-    chunk = block_least(chunk, scratch);
     int top = 0x7fffffff;
     for (int i = threadIdx.x; i < CHUNK; i += ACCEPT_THREADS) {
-        const int id = chunk * CHUNK - row.shift + i;
-        if (id >= 0 && id < row.num_vocab && row.logit(id) == greatest)
+        const int id = greatest.chunk * CHUNK - row.shift + i;
+        if (id >= 0 && id < row.num_vocab && row.logit(id) == greatest.logit)
             top = min(top, id);
     }
     return block_least(top, scratch);
+}
+
+/* Sums of two numbers and the greatest key over a block's threads. */
+__device__ __forceinline__ void add_up(double &first, double &second, unsigned long long &key, BlockScratch &scratch)
+{
+    first = warp_sum(first);
+    second = warp_sum(second);
+    key = warp_greatest(key);
+    if ((threadIdx.x & 31) == 0) {
+        const int warp = threadIdx.x >> 5;
+        scratch.sums[warp] = first;
+        scratch.more_sums[warp] = second;
+        scratch.keys[warp] = key;
+    }
+    __syncthreads();
+    first = second = 0;
+    for (int warp = 0; warp < ACCEPT_WARPS; warp++) {
+        first += scratch.sums[warp];
+        second += scratch.more_sums[warp];
+        key = scratch.keys[warp] > key ? scratch.keys[warp] : key;
+    }
+    __syncthreads();
 }
 
 /* `total` of the whole row. */
@@ -103,7 +129,8 @@ __device__ __noinline__ void summarize_node(const AcceptJob &job, int request, s
     const LogitRow<T> row(job, row_index);
     const ChunkSummary *chunks = job.chunks + row_index * job.num_chunks;
     const int num_chunks = job.num_chunks;
-    NodeSummary summary = {0, NAN, greatest_of_row(chunks, num_chunks, scratch), 0.0f, -1};
+    const Greatest greatest = greatest_of_row(chunks, num_chunks, scratch);
+    NodeSummary summary = {0, NAN, greatest.logit, 0.0f, -1};
     TargetRow<T> target = {row, summary.greatest, 1 / params.temperature, 0, 1.0};
     const bool is_finite = fabsf(summary.greatest) < INFINITY;
     if (is_finite && params.wants_sums()) {
@@ -116,23 +143,24 @@ __device__ __noinline__ void summarize_node(const AcceptJob &job, int request, s
                 continue;
             const float score = target.score(chunk.greatest), factor = expf(score);
             total += (double)factor * chunk.sum;
-            moment += factor > 0 ? factor * ((double)chunk.moment + (double)chunk.sum * score) : 0.0;
+            if (params.wants_moments())
+                moment += factor > 0 ? factor * ((double)chunk.moment + (double)chunk.sum * score) : 0.0;
             if (has_noise && !params.is_truncated) {
                 const int id = __ldcg(job.noisy_ids + row_index * num_chunks + i);
                 const unsigned long long key = id >= 0 ? candidate_key(chunk.noisy + score, id) : 0;
                 best = key > best ? key : best;
             }
         }
-        summary.total = target.total = block_sum(total, scratch);
-        if (params.wants_moments())
-            summary.moment = (float)block_sum(moment, scratch);
+        add_up(total, moment, best, scratch);
+        summary.total = target.total = total;
+        summary.moment = (float)moment;
         if (has_noise && !params.is_truncated)
-            summary.token = id_of_candidate(block_greatest(best, scratch));
+            summary.token = id_of_candidate(best);
     } else if (is_finite) {
         summary.total = 1;
     }
     if (is_finite && params.is_greedy)
-        summary.token = find_top(row, chunks, num_chunks, summary.greatest, scratch);
+        summary.token = find_top(row, greatest, scratch);
     if (params.is_truncated && summary.total < INFINITY) {
         const CutRow<T> whole = {target, chunks, num_chunks};
         const Cut cut = truncate_row(whole, params, shared, scratch);

@@ -7,7 +7,7 @@ using namespace draftsmith;
 
 namespace {
 
-enum { WORKSPACE_ALIGNMENT = 256, BLOCKS_A_MULTIPROCESSOR = 8 };
+enum { WORKSPACE_ALIGNMENT = 256, BLOCKS_A_MULTIPROCESSOR = 2 };
 
 draftsmith_status check_type(int32_t type, const Device &device)
 {
@@ -70,7 +70,25 @@ class Layout {
     size_t num_bytes_ = 0;
 };
 
-/* Slices so short that the blocks fill the device a few times over, but no warp of a block without a chunk. */
+/* Chunks of a slice, so that all blocks are done soonest: as a block takes about as long to begin and end as its warps
+ * take for two chunks each, and BLOCKS_A_MULTIPROCESSOR run at a time. */
+int plan_slices(int num_chunks, size_t num_rows, const Device &device)
+{
+    const size_t slots = (size_t)BLOCKS_A_MULTIPROCESSOR * device.num_multiprocessors;
+    const int most_rounds = (num_chunks + ACCEPT_WARPS - 1) / ACCEPT_WARPS;
+    int best = most_rounds;
+    size_t least = SIZE_MAX;
+    for (int rounds = most_rounds; rounds > 0; rounds--) {
+        const size_t slices = (num_chunks + rounds * ACCEPT_WARPS - 1) / (rounds * ACCEPT_WARPS);
+        const size_t cost = (num_rows * slices + slots - 1) / slots * (rounds + 2);
+        if (cost < least) {
+            least = cost;
+            best = rounds;
+        }
+    }
+    return best * ACCEPT_WARPS;
+}
+
 AcceptJob lay_out(const draftsmith_accept_shape &shape, const Device &device, void *base)
 {
     AcceptJob job{};
@@ -78,10 +96,7 @@ AcceptJob lay_out(const draftsmith_accept_shape &shape, const Device &device, vo
     const size_t num_requests = shape.num_requests, num_rows = num_requests * shape.max_nodes;
     const int most_shift = shape.logits_type == DRAFTSMITH_FLOAT32 ? 3 : 7;
     job.num_chunks = (shape.num_vocab + most_shift + CHUNK - 1) / CHUNK;
-    const size_t wanted = (size_t)BLOCKS_A_MULTIPROCESSOR * device.num_multiprocessors;
-    const int slices_wanted = (int)((wanted + num_rows - 1) / num_rows);
-    const int chunks = (job.num_chunks + slices_wanted - 1) / slices_wanted;
-    job.chunks_a_slice = (chunks + ACCEPT_WARPS - 1) / ACCEPT_WARPS * ACCEPT_WARPS;
+    job.chunks_a_slice = plan_slices(job.num_chunks, num_rows, device);
     job.num_slices = (job.num_chunks + job.chunks_a_slice - 1) / job.chunks_a_slice;
     Layout layout(base);
     layout.take(job.node_tickets, num_rows);
@@ -101,24 +116,25 @@ draftsmith_status check_arguments(const draftsmith_accept_shape &shape, const dr
     if (!arguments)
         return fail(DRAFTSMITH_NULL_POINTER, "arguments: expected a pointer, found null");
     const bool has_candidates = shape.num_candidates > 0;
-    const PointerCheck pointers[] = {{"logits", arguments->logits, true, shape.logits_type == DRAFTSMITH_FLOAT32 ? 4u : 2u},
-                    {"parents", arguments->parents, true, 4},
-                    {"token_ids", arguments->token_ids, true, 4},
-                    {"num_nodes", arguments->num_nodes, true, 4},
-                    {"candidate_ids", arguments->candidate_ids, has_candidates, 4},
-                    {"candidate_log_probs", arguments->candidate_log_probs, has_candidates, 4},
-                    {"row_floats", arguments->row_floats, true, 4},
-                    {"row_ints", arguments->row_ints, true, 4},
-                    {"row_keys", arguments->row_keys, true, 8},
-                    {"relaxation", arguments->relaxation, false, 4},
-                    {"accepted_nodes", arguments->accepted_nodes, true, 4},
-                    {"accepted_length", arguments->accepted_length, true, 4},
-                    {"bonus_token", arguments->bonus_token, true, 4},
-                    {"divergence", arguments->divergence, true, 4},
-                    {"regret_nats", arguments->regret_nats, true, 4},
-                    {"flags", arguments->flags, true, 4},
-                    {"recovery_state", arguments->recovery_state, true, 4},
-                    {"workspace", arguments->workspace, true, WORKSPACE_ALIGNMENT}};
+    const uint32_t logit_bytes = shape.logits_type == DRAFTSMITH_FLOAT32 ? 4 : 2;
+    const PointerCheck pointers[] = {{"logits", arguments->logits, true, logit_bytes},
+                                     {"parents", arguments->parents, true, 4},
+                                     {"token_ids", arguments->token_ids, true, 4},
+                                     {"num_nodes", arguments->num_nodes, true, 4},
+                                     {"candidate_ids", arguments->candidate_ids, has_candidates, 4},
+                                     {"candidate_log_probs", arguments->candidate_log_probs, has_candidates, 4},
+                                     {"row_floats", arguments->row_floats, true, 4},
+                                     {"row_ints", arguments->row_ints, true, 4},
+                                     {"row_keys", arguments->row_keys, true, 8},
+                                     {"relaxation", arguments->relaxation, false, 4},
+                                     {"accepted_nodes", arguments->accepted_nodes, true, 4},
+                                     {"accepted_length", arguments->accepted_length, true, 4},
+                                     {"bonus_token", arguments->bonus_token, true, 4},
+                                     {"divergence", arguments->divergence, true, 4},
+                                     {"regret_nats", arguments->regret_nats, true, 4},
+                                     {"flags", arguments->flags, true, 4},
+                                     {"recovery_state", arguments->recovery_state, true, 4},
+                                     {"workspace", arguments->workspace, true, WORKSPACE_ALIGNMENT}};
     if (const draftsmith_status status = check_pointers(pointers))
         return status;
     return check_workspace(num_bytes, arguments->workspace_bytes);
