@@ -93,8 +93,8 @@ cudaError_t launch_typed(const AcceptJob &job, int num_blocks, size_t shared_byt
         if (error != cudaSuccess)
             return error;
     }
-    lossy_accept<T><<<num_blocks, ACCEPT_THREADS, shared_bytes, stream>>>(job);
-    return cudaGetLastError();
+    void *arguments[] = {const_cast<AcceptJob *>(&job)};
+    return cudaLaunchKernel(lossy_accept<T>, dim3(num_blocks), dim3(ACCEPT_THREADS), arguments, shared_bytes, stream);
 }
 
 } // namespace draftsmith

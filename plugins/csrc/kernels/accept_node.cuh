@@ -21,6 +21,7 @@ struct WalkShared {
     Step steps[DRAFTSMITH_ACCEPT_MAX_NODES];
     int parents[DRAFTSMITH_ACCEPT_MAX_NODES], tokens[DRAFTSMITH_ACCEPT_MAX_NODES];
     int first_child[DRAFTSMITH_ACCEPT_MAX_NODES], next_sibling[DRAFTSMITH_ACCEPT_MAX_NODES]; /* -1: none */
+    bool counts[DRAFTSMITH_ACCEPT_MAX_NODES];
     float logits[DRAFTSMITH_ACCEPT_MAX_NODES], probabilities[DRAFTSMITH_ACCEPT_MAX_NODES]; /* of its token, above it */
     float relaxation[DRAFTSMITH_ACCEPT_MAX_NODES];
     int path[DRAFTSMITH_ACCEPT_MAX_NODES];

@@ -100,24 +100,29 @@ __device__ __forceinline__ int draw_kept(const CutRow<T> &row, const Cut &cut, u
         }
         return id_of_candidate(block_greatest(best, scratch));
     }
-    float floor = -LEAST_NOISE; /* the greatest logit has that */
-    visit_chunks(
-        row.target.row, row.chunks, row.num_chunks, logit_of_key((uint32_t)(cut.key >> 32)),
-        [](int) { return true; },
-        [&](int id, float logit) {
-            if (candidate_key(logit, id) < cut.key)
-                return;
-            const float score = row.target.score(logit);
-            const float word = (float)mix_upper(noise + (uint64_t)id * GOLDEN);
-            if (word > 4294967296.0f * 1.0001f * expf(score - floor) + 512.0f)
-                return;
-            const float value = score + gumbel_noise(noise, id);
-            const unsigned long long key = candidate_key(value, id);
-            floor = fmaxf(floor, value);
-            best = key > best ? key : best;
-        },
-        [](int) {});
-    return id_of_candidate(block_greatest(best, scratch));
+    /* About twenty tokens reach the first floor; the greatest logit reaches the last. */
+    for (float least = logf((float)cut.kept.weight) - 3.0f;; least -= 3.0f) {
+        float floor = fmaxf(least, -LEAST_NOISE);
+        visit_chunks(
+            row.target.row, row.chunks, row.num_chunks, logit_of_key((uint32_t)(cut.key >> 32)),
+            [](int) { return true; },
+            [&](int id, float logit) {
+                if (candidate_key(logit, id) < cut.key)
+                    return;
+                const float score = row.target.score(logit);
+                const float word = (float)mix_upper(noise + (uint64_t)id * GOLDEN);
+                if (word > 4294967296.0f * 1.0001f * expf(score - floor) + 512.0f)
+                    return;
+                const float value = score + gumbel_noise(noise, id);
+                const unsigned long long key = candidate_key(value, id);
+                floor = fmaxf(floor, value);
+                best = key > best ? key : best;
+            },
+            [](int) {});
+        best = block_greatest(best, scratch);
+        if (least <= -LEAST_NOISE || logit_of_candidate(best) >= least)
+            return id_of_candidate(best);
+    }
 }
 
 /* `has_noise`: the row's chunks were drawn from, or are to be after truncation; `noise`: see noise_base. */

@@ -53,7 +53,7 @@ __device__ __forceinline__ void load_tree(const AcceptJob &job, int request, int
         shared.parents[m] = parent;
         shared.tokens[m] = is_child ? token : -1;
         shared.relaxation[m] = relaxation;
-        shared.first_child[m] = -1;
+        shared.first_child[m] = shared.next_sibling[m] = -1;
     }
     __syncthreads();
     /* The earlier siblings of a node say whether it counts; which of them the next one is linked to, is known then. */
@@ -62,7 +62,7 @@ __device__ __forceinline__ void load_tree(const AcceptJob &job, int request, int
         bool counts = token >= 0;
         for (int other = parent + 1; other < m && counts; other++)
             counts = shared.parents[other] != parent || shared.tokens[other] != token;
-        shared.next_sibling[m] = counts ? -1 : -2;
+        shared.counts[m] = counts;
         if (counts) {
             const NodeSummary &above = shared.nodes[parent];
             const LogitRow<T> row(job, first + parent);
@@ -72,11 +72,11 @@ __device__ __forceinline__ void load_tree(const AcceptJob &job, int request, int
     }
     __syncthreads();
     for (int m = threadIdx.x; m < num_nodes; m += ACCEPT_THREADS) {
-        if (shared.next_sibling[m] == -2)
+        if (!shared.counts[m])
             continue;
         const int parent = shared.parents[m];
         int before = m - 1;
-        while (before > parent && (shared.parents[before] != parent || shared.next_sibling[before] == -2))
+        while (before > parent && (shared.parents[before] != parent || !shared.counts[before]))
             before--;
         (before > parent ? shared.next_sibling[before] : shared.first_child[parent]) = m;
     }
